@@ -1,1 +1,1 @@
-"""Models for traffic and settings that were not profiled."""
+"""Derive models for traffic, settings and machines that were not profiled."""

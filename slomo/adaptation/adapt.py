@@ -1,4 +1,4 @@
-"""Build a model for a workload that was not profiled: between profiles of one NF, or slightly beyond a single one.
+"""Derive a model for traffic or settings that were not profiled: between profiles, or slightly beyond one.
 
 Packet size, flow count and every numeric setting (the size of a rule set, a match density) are coordinates (`axes`).
 `routes` chooses which profiles to interpolate between, from their coordinates and solo throughputs alone; `blend` then
@@ -77,7 +77,7 @@ def _at_saturation(profiles: tuple[NFModel, ...], requested: Workload) -> Adapte
 
 
 def _comparable(profiles: Sequence[NFModel], requested: Workload) -> list[ProfiledPoint]:
-    """Return the positions of saturated profiles that differ from a workload in numbers only."""
+    """Return which profiles differ from a workload in numbers only."""
     position = position_of(requested)
     points = [
         ProfiledPoint(number, position_of(model.workload), model.solo_mpps, model.knows_pressure)

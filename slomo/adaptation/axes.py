@@ -1,4 +1,4 @@
-"""Coordinates of workloads of one NF: packet size, flow count, and every numeric setting.
+"""Describe workloads of one NF by numbers: packet size, flow count, and every numeric setting.
 
 SLOMO (SIGCOMM'20) section 7 extrapolates over flow counts only; Yala (ASPLOS'25) section 5 names packet size, flow
 count and match density as the attributes that matter. A rule-set size is a setting like any other.
@@ -9,7 +9,7 @@ from slomo.vocabulary.workload import Setting, Workload
 
 
 def position_of(workload: Workload) -> Position:
-    """Return a workload's position; settings it does not state have the NF's defaults, if known.
+    """Return a workload's numbers; settings that it does not state have the NF's defaults.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Blend models of one NF: interpolate time per packet and metric vectors, and take the wider of the intervals."""
+"""Combine two models of one NF: interpolate time per packet and counters, take the wider interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from slomo.vocabulary.workload import Workload
 
 
 class DerivedSensitivity:
-    """A sensitivity model made on request from profiled ones; its name and input are those of `base`."""
+    """A sensitivity model derived from profiled ones."""
 
     base: SensitivityModel
 
     @property
     def name(self) -> str:
-        """Name of the family."""
+        """Name of the model family."""
         return self.base.name
 
     @property
@@ -34,7 +34,7 @@ class DerivedSensitivity:
 
     @property
     def composition(self) -> CompositionKind:
-        """Kind of the composed input."""
+        """By which rule the counters of several competitors are combined."""
         return self.base.composition
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> 
 
 
 def blend(models: Sequence[NFModel], way: InterpolationPath, requested: Workload) -> NFModel:
-    """Return the model for `requested`, interpolated along one attribute between the two models that `way` names."""
+    """Return the model for `requested`, interpolated between two models along one attribute."""
     first, second = models[way.below], models[way.below + 1]
     calibration, other = first.calibration, second.calibration
     sensitivity = {name: Blended(families, way) for name in first.sensitivity if (families := _alike(models, name))}
@@ -100,7 +100,7 @@ def blend(models: Sequence[NFModel], way: InterpolationPath, requested: Workload
 
 
 def _alike(models: Sequence[NFModel], name: str) -> tuple[SensitivityModel, ...]:
-    """Return one family of every model; None if a model lacks it, or reads other metrics."""
+    """Return one family of every model; None if a model lacks it, or reads other counters."""
     families = tuple(model.sensitivity[name] for model in models if name in model.sensitivity)
     same = len(families) == len(models) and len({family.feature_names for family in families}) == 1
     return families if same else ()
@@ -131,7 +131,7 @@ def _response(profiled: Sequence[ServerResponse | None], way: InterpolationPath)
 def _read_back_between(
     one: ServerResponse, other: ServerResponse, profile: ContentiousnessProfile, share: float
 ) -> Floats:
-    """Return the weights of what cards read back between two profiles; unknown where one of them does not tell."""
+    """Return what cards read back from memory, interpolated between two profiles."""
     pressure = pressures_up_to(profile.limit)
     ends = [pressure_basis(pressure, of.profile.scale, of.profile.limit) for of in (one, other)]
     if not len(one.read_back) or not len(other.read_back):
@@ -141,5 +141,5 @@ def _read_back_between(
 
 
 def _blended(one: Floats, other: Floats, share: float) -> Floats:
-    """Return what is held by age between two profiles; unknown where one of them does not tell."""
+    """Return what is held in a full cache by age, interpolated between two profiles."""
     return (1.0 - share) * one + share * other if len(one) == len(other) else UNKNOWN

@@ -56,7 +56,7 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
 
 
 def _factors(names: Sequence[str], ratio: float, extra_kib: float) -> tuple[Floats, Floats]:
-    """Return the factor and the addend for each metric."""
+    """Return by which factor, and by which amount, each counter changes."""
     kinds = [METRICS[name].kind if name in METRICS else None for name in names]
     return (
         np.array(

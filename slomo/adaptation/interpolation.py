@@ -1,4 +1,4 @@
-"""Interpolate between profiles along one attribute, from numbers alone; independent of models.
+"""Interpolate numbers between profiles along one attribute.
 
 Work per packet adds up in time (Yala, ASPLOS'25, section 4), so time, not throughput, is interpolated.
 """
@@ -38,11 +38,11 @@ class InterpolationPath:
 
     @property
     def below(self) -> int:
-        """Index of the profile below the requested position."""
+        """Index of the profile below the requested value."""
         return min(int(np.searchsorted(self.at, self.destination, side="right")) - 1, len(self.at) - 2)
 
     def between_mpps(self, mpps: Sequence[Floats]) -> Floats:
-        """Return throughputs [Mpps], shape ``(n,)``, from those at each profile; 0 if one of them is 0."""
+        """Return throughputs [Mpps] between those at the profiles; 0 if one of them is 0."""
         times = np.column_stack([1.0 / np.maximum(values, 1e-9) for values in mpps])
         result: Floats = 1.0 / self.times_us(times)
         return result

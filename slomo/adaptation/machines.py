@@ -1,4 +1,4 @@
-"""Predict a network function on a machine where it was not profiled, from its model on another one.
+"""Convert a network function's model to a machine on which the function was not profiled.
 
 Time per packet is computing plus waiting: cycles over the clock frequency, plus latencies of the caches and memory that
 serve its accesses, divided by the loads in flight (as in interval models of processors: Karkhanis and Smith, ISCA'04).
@@ -46,7 +46,7 @@ _NEEDED = ("L2MISS", "L2HIT", "L3MISS", "L3OCC", "LMB")
 
 @dataclass(frozen=True, eq=False)
 class CarriedState:
-    """State of a function in many situations, arrays of shape ``(n,)``."""
+    """Throughput, time per packet and counters of a function in many situations, as arrays."""
 
     #: Time of a packet.
     time_ns: Floats
@@ -68,7 +68,7 @@ class CarriedState:
 
 
 class Carried:
-    """One function, carried from its model's machine to another one.
+    """One function, converted from the machine of its model to another one.
 
     Parameters
     ----------
@@ -107,13 +107,13 @@ class Carried:
 
     @cached_property
     def _references(self) -> float:
-        """Number of cache lines that the function requests from the L2 per packet."""
+        """Number of cache lines per packet that the function requests from the L2."""
         hits = self._column(self._seen.own, "L2HIT")
         return float(np.median(self._seen.l2_misses / np.maximum(1.0 - hits, 1e-6)))
 
     @cached_property
     def _curve(self) -> tuple[Floats, Floats]:
-        """Occupancy [KiB], and misses per packet at it, falling."""
+        """Cache occupancy [KiB], and the misses per packet at it."""
         order = np.argsort(self._seen.held_kib)
         held, missed = self._seen.held_kib[order], self._seen.l3_misses[order]
         parts = np.array_split(np.arange(len(held)), 40)
@@ -123,7 +123,7 @@ class Carried:
         return at[increasing], falling[increasing]
 
     def state(self, pressure: Floats, neighbours: Floats) -> CarriedState:
-        """Return the function's state on the new machine under pressures there, shape ``(n, pressures)``."""
+        """Return the function's state on the new machine under pressures there."""
         before = self._before(self.pressure_before(pressure), neighbours)
         occupied = self._place("L3OCC")
         room = _caches_kib(self.machine) - pressure[:, occupied]
@@ -154,7 +154,7 @@ class Carried:
         return self.response.pressure_names
 
     def pressure_before(self, pressure: Floats) -> Floats:
-        """Return the pressures on the first machine that leave the same occupancy and load the channel equally."""
+        """Return the pressures on the old machine that have the same effect as those on the new one."""
         here, there = self.measured_on.capacities(), self.machine.capacities()
         before = pressure.copy()
         more = _caches_kib(self.machine) - _caches_kib(self.measured_on)
@@ -168,7 +168,7 @@ class Carried:
         return np.clip(before, 0.0, self.response.profile.limit)
 
     def read_back(self, pressure: Floats) -> Floats:
-        """Return what a card reads back of a packet under pressures on the new machine, as `ServerResponse.read_back`.
+        """Return what a card reads back from memory of a packet, on the new machine.
 
         Shape ``(n,)``; empty if not known.
         """
@@ -187,7 +187,7 @@ class Carried:
 
     @property
     def full_kib(self) -> float:
-        """Least total occupancy of a full LLC of the new machine [KiB]; 0 if unknown."""
+        """Smallest total occupancy of a full LLC on the new machine [KiB]; 0 if unknown."""
         return self.response.full_kib * self.machine.llc_mib / self.measured_on.llc_mib
 
     @property
@@ -210,7 +210,7 @@ class Carried:
         return np.maximum(limit, 1e-9)
 
     def room_halvings(self, pressure: Floats) -> Floats:
-        """Return how many halvings of the new machine's caches leave the room that neighbours leave, shape ``(n,)``."""
+        """Return how often the new machine's cache would have to be halved to the room that neighbours leave."""
         whole = _caches_kib(self.machine)
         left: Floats = np.log2(whole / np.maximum(whole - pressure[:, self._place("L3OCC")], _LEAST_ROOM_KIB))
         return left
@@ -240,7 +240,7 @@ class Carried:
         )
 
     def _terms(self, machine: Machine, state: CarriedState) -> Floats:
-        """Return the terms of a packet's time except the function's own parameters, shape ``(n, 3)``."""
+        """Return the terms of the time per packet that depend on machine and situation, shape ``(n, 3)``."""
         waiting = np.maximum(state.channel - 1.0, 0.0)
         served = (
             (self._references - state.l2_misses) * machine.l2_hit_ns
@@ -251,7 +251,7 @@ class Carried:
         return np.column_stack([np.full(len(busy), 1.0 / machine.frequency_ghz), served, busy])
 
     def _fitted_costs(self, corrected: bool) -> Floats:
-        """Return the fitted parameters, none below 0: cycles, 1 / loads in flight, and the latter x channel effect."""
+        """Return the function's own parameters: cycles, and loads in flight."""
         known = self._seen.channel < 1.0
         terms = self._terms(self.measured_on, self._seen)[known] / self._seen.time_ns[known, np.newaxis]
         if not corrected or self._seen.channel.max() > _BUSY:
@@ -261,7 +261,7 @@ class Carried:
         return np.array([cycles, waits, longer * waits])
 
     def _missed(self, held_kib: Floats) -> Floats:
-        """Return the misses per packet at an occupancy; beyond the measured ones the curve is continued."""
+        """Return the misses per packet at a cache occupancy."""
         at, missed = self._curve
         inside: Floats = np.interp(held_kib, at, missed)
         last = at[-1]
@@ -270,7 +270,7 @@ class Carried:
         return missing
 
     def _vector(self, before: CarriedState, missed: Floats, held_kib: Floats) -> Floats:
-        """Return the function's vector per packet; metrics that depend on misses change with them."""
+        """Return the function's counters per packet on the new machine."""
         own = before.own.copy()
         for number, name in enumerate(self.response.profile.metric_names):
             if name in self._per_miss:
@@ -312,7 +312,7 @@ class Carried:
 
 
 def _own_l2_kib(machine: Machine) -> float:
-    """Return a function's occupancy outside the LLC; 0 for an inclusive LLC, which counts it already."""
+    """Return what a function holds outside the LLC [KiB]."""
     return machine.l2_kib if machine.llc_policy == "victim" else 0.0
 
 
@@ -326,7 +326,7 @@ def _channel(machine: Machine) -> float:
 
 
 def _beyond_l2(missed: float, references: float, doublings: float) -> float:
-    """Return the misses per packet of an L2 doubled `doublings` times in size; at least one, for the packet itself.
+    """Return the misses per packet of an L2 of another size.
 
     Examples
     --------

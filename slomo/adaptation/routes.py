@@ -1,4 +1,4 @@
-"""Choose the profiles from which a workload is interpolated, by coordinates and solo throughput alone.
+"""Choose the profiles between which a workload is interpolated.
 
 The choice is between profiles along one coordinate, or along two if all four corners were profiled. Solo runs between
 the two profiles, which are cheap, show at which coordinate an NF slows down. Beyond a single profile, only flow counts
@@ -23,7 +23,7 @@ _FLAT = 0.02
 
 @dataclass(frozen=True)
 class Position:
-    """Position of a workload among those of its NF."""
+    """The numbers (packet size, settings, ...) that describe a workload of an NF."""
 
     #: Properties that must be equal: the NF, the distribution of flows, and non-numeric settings.
     fixed: tuple[object, ...]
@@ -45,7 +45,7 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class ProfiledPoint:
-    """A profile, reduced to its position."""
+    """A profile, described by these numbers."""
 
     #: Its number, for looking it up.
     number: int
@@ -61,7 +61,7 @@ class ProfiledPoint:
 
 @dataclass(frozen=True, eq=False)
 class PointBetween:
-    """A position between profiled ones, from which it is interpolated."""
+    """A workload between profiled ones, from which it is interpolated."""
 
     #: Along one coordinate, in the order of `path`.
     ends: "tuple[Point, ...]"
@@ -80,7 +80,7 @@ class PointBetween:
 
 @dataclass(frozen=True, eq=False)
 class PointBeyond:
-    """A position slightly beyond a single profile, from which it is extrapolated."""
+    """A workload slightly beyond a single profile, from which it is extrapolated."""
 
     #: The profile.
     end: ProfiledPoint
@@ -93,7 +93,7 @@ Point = ProfiledPoint | PointBetween
 
 
 def route_to(position: Position, profiles: Sequence[ProfiledPoint]) -> Point | PointBeyond | None:
-    """Return how to reach a position from profiles that differ in numbers only; None if no profiles are near enough.
+    """Return how to reach a workload from profiles; None if none are near enough.
 
     Order of preference: a profile itself, a point between profiles along one coordinate, along two, a point beyond one
     profile.
@@ -108,7 +108,7 @@ def route_to(position: Position, profiles: Sequence[ProfiledPoint]) -> Point | P
 
 
 def _along(profiles: Sequence[ProfiledPoint], position: Position, name: str) -> Point | None:
-    """Interpolate between the nearest profiles below and above; both must be known under pressure."""
+    """Interpolate between the nearest profiles below and above along one number."""
     line = [each for each in profiles if set(each.position.differs_in(position)) <= {name}]
     able = [each for each in line if each.knows_pressure] if any(each.knows_pressure for each in profiles) else line
     value = position.numbers[name]
@@ -124,7 +124,7 @@ def _along(profiles: Sequence[ProfiledPoint], position: Position, name: str) -> 
 
 
 def _path(line: Sequence[ProfiledPoint], able: Sequence[ProfiledPoint], name: str, value: float) -> InterpolationPath:
-    """Return the interpolation to a value; solo runs between the profiles show at which value the NF slows down."""
+    """Return the interpolation to a value along one number."""
     alone = sorted((each.position.numbers[name], 1.0 / each.solo_mpps) for each in line)
     *at, there = scaled(name, [*(number for number, _ in alone), value])
     times = [time for _, time in alone]
@@ -146,7 +146,7 @@ def _path(line: Sequence[ProfiledPoint], able: Sequence[ProfiledPoint], name: st
 
 
 def _across(profiles: Sequence[ProfiledPoint], position: Position, names: tuple[str, str]) -> PointBetween | None:
-    """Interpolate along the first coordinate on both sides of the second, then along the second."""
+    """Interpolate along two numbers, one after the other."""
     first, second = names
     value = position.numbers[second]
     levels = sorted({each.position.numbers[second] for each in profiles})

@@ -1,1 +1,1 @@
-"""Composition of contentiousness and of resources; import its files."""
+"""Combine the counters of several competitors, and the throughput that several resources allow."""

@@ -1,4 +1,4 @@
-"""Compose the contentiousness of several tenants into the one vector that their neighbour is exposed to.
+"""Combine the counters of several competitors into those of the socket on which they run together.
 
 SLOMO (SIGCOMM'20) section 6: core-level vectors of the competitors in, the socket-level vector V that PCM would report
 for all of them out. Each competitor contributes its own vector.
@@ -29,7 +29,7 @@ _CHUNK_MIXES = 2048
 
 @dataclass(frozen=True)
 class Composition(Stored, version=SCHEMA_VERSION):
-    """One vector for several tenants, and the rule that composed each metric."""
+    """The combined counters of several competitors, and the rule for each counter."""
 
     #: Socket-level vector.
     vector: MetricVector
@@ -55,7 +55,7 @@ class Composition(Stored, version=SCHEMA_VERSION):
 def compose(
     vectors: Sequence[MetricVector], capacities: Capacities | None = None, compat: Compat | None = None
 ) -> Composition:
-    """Compose the vectors of tenants into the socket-level vector of all of them.
+    """Return the socket's counters if these competitors run together.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def compose_arrays(
     compat: Compat | None = None,
     present: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float64]:
-    """Compose core-level values of many mixes at once, equal to :func:`compose` to the bit.
+    """Combine the counters of many mixes at once; the bits equal those of :func:`compose`.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def _composed(
     compat: Compat | None,
     present: NDArray[np.bool_] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Compose metrics of a whole socket; return the values, and which were capped, both of shape (mixes, metrics)."""
+    """Combine counters; return the results, and which were limited."""
     operator, parts = physical if compat is None else published, []
     for begin in range(0, max(len(values), 1), _CHUNK_MIXES):
         part = slice(begin, begin + _CHUNK_MIXES)
@@ -178,7 +178,7 @@ def _composed(
 
 @lru_cache(maxsize=1024)
 def plain_limits(names: tuple[str, ...], capacities: Capacities | None, width: int) -> NDArray[np.float64] | None:
-    """Return the limits of composed sums: what each is divided by, its largest value, and two metrics with one limit.
+    """Return the limits of sums: divisors, largest values, and which two counters share a limit.
 
     Shape (3, width); the limit is -1 if there is none. None if a metric is a ratio, which is not a sum.
     """
@@ -195,7 +195,7 @@ def plain_limits(names: tuple[str, ...], capacities: Capacities | None, width: i
 def _divisors(
     names: tuple[str, ...], scope: Scope, capacities: Capacities | None, compat: Compat | None
 ) -> NDArray[np.float64]:
-    """Return the divisor that converts each metric to socket scope: the cores for EXEC and FREQ, else 1."""
+    """Return by what each counter is divided: the number of cores for EXEC and FREQ, else 1."""
     unknown = 1 if compat is None else PUBLISHED_CORES
     cores = capacities.cores if capacities is not None else unknown
     shared = scope is Scope.CORE

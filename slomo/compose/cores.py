@@ -1,4 +1,4 @@
-"""A core as a shared resource, and chains over several cores.
+"""How NFs share a core under a fair scheduler.
 
 A fair scheduler divides a core's time; NFVnice (SIGCOMM'17) divides it by need. A chain is as fast as its slowest core.
 With a share s of a core, a packet takes 1 / s times its time on a whole core.
@@ -54,7 +54,7 @@ class CoreUser:
 
 
 def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
-    """Return each NF's share of a core under a fair scheduler: max-min by weight, none more than its demand.
+    """Return each NF's share of a core under a fair scheduler: max-min fair by weight.
 
     `users`: all NFs of the core. `switching`: share of the core's time spent on context switches if several NFs want
     it, 0 to 1. Raises InvalidValueError for a switching share outside its range.
@@ -105,7 +105,7 @@ def _served_mpps(user: CoreUser, share: float) -> float:
 
 
 def cut_turns(share: float, users: int, window_s: float, coverage: float = 0.9) -> float:
-    """Return the relative error of a count whose window cuts scheduler turns.
+    """Return the error of a measurement that begins and ends in the middle of scheduler turns.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Composition rules: one rule per kind of metric turns the tenants' values into their socket's value.
+"""The rules by which counters of several competitors are combined, one per kind of counter.
 
 SLOMO (SIGCOMM'20) section 6 composes each metric by its own operator; column `rule` of the vocabulary's table names it.
 ``compat="published"`` follows the published scripts (cmu-snap/SLOMO, e2e_parsing.py): they sum misses *per
@@ -81,7 +81,7 @@ def rule_of(name: str, compat: str | None = None) -> str:
 
 
 def published(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
-    """Compose all metrics as SLOMO's scripts do; EXEC and FREQ are already divided by the number of cores.
+    """Combine all counters as SLOMO's scripts do.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def published(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_]
 
 
 def physical(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
-    """Compose all metrics by the vocabulary's rules; the default.
+    """Combine all counters by slomo's own rules (the default).
 
     Parameters and result are those of :func:`published`. A ratio without reported weights is unknown, unless all
     competitors have the same value.
@@ -127,7 +127,7 @@ def ratios_among(names: tuple[str, ...]) -> list[int]:
 
 
 def _ratio(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_]) -> Floats:
-    """Compose one ratio, such as a hit ratio, of all competitors; empty places have 0 in every column."""
+    """Combine one ratio, such as a hit ratio, of all competitors."""
     definition, values = METRICS[name], columns[name]
     unknown = np.full(values.shape, np.nan)
     if definition.rule is Rule.QUOTIENT:
@@ -143,7 +143,7 @@ def _ratio(name: str, columns: Mapping[str, Floats], present: NDArray[np.bool_])
 
 
 def _mean(values: Floats, above: Floats, below: Floats, present: NDArray[np.bool_]) -> Floats:
-    """Return above / below, clipped to the range of the competitors' values.
+    """Return above / below, limited to the range of the competitors' values.
 
     Clipping removes rounding errors, so that one vector composes to itself. If all weights are zero there were no
     events, and the plain mean is used.

@@ -1,4 +1,4 @@
-"""A NIC port as a shared resource: its line rate is divided max-min fair by bits.
+"""Divide a NIC port's bandwidth among NFs, max-min fair by bits.
 
 An NF offered less than an equal part gets all of its load; the rest is divided equally among the others (Bertsekas and
 Gallager, Data Networks, section 6.5.2).
@@ -14,7 +14,7 @@ from slomo.vocabulary.wire import wire_gbps
 def port_shares_mpps(
     frames_b: Sequence[int], offered_mpps: Sequence[float | None], port_gbps: float
 ) -> tuple[float, ...]:
-    """Divide a port's line rate among NFs.
+    """Divide a port's bandwidth among NFs; return packet rates [Mpps].
 
     Raises InvalidValueError for a line rate that is not a number above 0.
 
@@ -69,6 +69,6 @@ def _spelled_mpps(mpps: float) -> float:
 
 
 def check_port(port_gbps: float) -> None:
-    """Raise InvalidValueError for a line rate that is not a number above 0."""
+    """Raise InvalidValueError for a bandwidth that is not a number above 0."""
     if not (math.isfinite(port_gbps) and port_gbps > 0.0):
         raise InvalidValueError(f"line rate of the shared port is {port_gbps}, needed a number above 0 [Gbit/s]")

@@ -1,4 +1,4 @@
-"""Composition of a network function's resources into throughput.
+"""Combine the times per packet at several resources into throughput.
 
 Yala (ASPLOS'25), composition by execution pattern: a pipeline is as fast as its slowest stage, run-to-completion takes
 the sum of its stages, and the uncontended time of a packet is counted once. SLOMO (SIGCOMM'20) models one resource, the
@@ -15,7 +15,7 @@ PATTERNS: tuple[Pattern, ...] = ("pipeline", "run-to-completion")
 
 
 def checked_pattern(pattern: str) -> Pattern:
-    """Return `pattern` if it is valid.
+    """Return `pattern` (pipeline or run-to-completion) if it is valid.
 
     Raises UnknownNameError with the nearest.
 

@@ -1,4 +1,4 @@
-"""Limit composed values to the machine's capacities.
+"""Limit combined counters to what the machine can reach.
 
 Competitors profiled separately can together ask for more than the machine has: occupancies cannot exceed the cache, and
 reads and writes share the memory channels. This limit is slomo's addition; the published composition (SLOMO,
@@ -21,7 +21,7 @@ SHARED: tuple[tuple[str, str], ...] = (("READ", "WRITE"),)
 def saturate(
     values: NDArray[np.float64], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Cap socket-level values at the machine's capacities.
+    """Limit a socket's counters to the machine's capacities.
 
     Metrics that share a capacity are scaled down together, keeping their proportion.
 
@@ -60,7 +60,7 @@ def saturate(
 
 
 def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tuple[str, ...]:
-    """Return the metrics of a composed vector that are at their cap.
+    """Return the combined counters that are at their limit.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Simulate the turns of NFs that share a core, each with a ring of packets, asleep while its ring is empty.
+"""Simulate how the kernel's scheduler gives a core in turn to NFs, which sleep while their rings are empty.
 
 Shares of a core (`slomo.compose.cores`) describe NFs that always have packets. While one function holds the core,
 packets of the others wait in their rings. A function that empties its ring within its turn is limited by the packets
@@ -54,7 +54,7 @@ class RingUser:
 
 @dataclass(frozen=True)
 class TurnRules:
-    """Timing of the packet source, and of the scheduler."""
+    """Timing of the packet source and of the kernel's scheduler."""
 
     #: Packets that a ring holds.
     ring: int = 2047

@@ -1,4 +1,4 @@
-"""Throughput over several resources with uncertain times: the whole distribution, not only its median.
+"""Combine the uncertain throughputs that several resources allow into one distribution.
 
 The slowest of several stages decides (Yala, ASPLOS'25, pipeline), and the minimum of varying quantities lies below the
 smallest of their medians: P(min > x) is the product of all P(stage > x). If one stage is much slower than the others
@@ -77,7 +77,7 @@ def quantile(values: Floats, level: float) -> Floats:
 
 
 def _pair(first: Floats, second: Floats, pattern: Pattern) -> Floats:
-    """Compose two resources value by value, and reduce the pairs to the same number of values."""
+    """Combine two distributions value by value, and reduce the result to the same number of values."""
     one, other = first[:, :, np.newaxis], second[:, np.newaxis, :]
     pairs = np.minimum(one, other) if pattern == "pipeline" else 1.0 / (1.0 / one + 1.0 / other)
     count = first.shape[1]

@@ -1,1 +1,1 @@
-"""Detect that predictions no longer agree with measurements, and update the models."""
+"""Notice that predictions no longer agree with measurements, and correct the models."""

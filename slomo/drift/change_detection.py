@@ -1,4 +1,4 @@
-"""Detect a change in a sequence: a cumulative sum with a stated average run length between false alarms.
+"""Notice a change in a sequence of numbers by a cumulative sum, with a chosen rate of false alarms.
 
 Page's CUSUM (Biometrika, 1954) over normal scores; the alarm threshold for an average run length is computed with the
 Markov chain of Brook and Evans (Biometrika, 1972). A simulation in the tests confirms the result.

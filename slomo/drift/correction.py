@@ -1,4 +1,4 @@
-"""Online correction: a bounded bias per NF, learned from pairs of predicted and observed throughput.
+"""Learn a correction factor for each NF from predicted and measured throughputs, within a bound.
 
 A bias beyond its bound means that the model no longer predicts the NF: the NF must be profiled again.
 """
@@ -16,7 +16,7 @@ MOST_BOUNDS = 3.0
 
 @dataclass(frozen=True)
 class Bias:
-    """Known bias of one NF's predictions."""
+    """What is known about the error of one NF's predictions."""
 
     #: Smoothed observed over predicted throughput; each pair is limited to three bounds around 1.
     ratio: float = 1.0
@@ -28,7 +28,7 @@ class Bias:
 
 @dataclass(frozen=True)
 class OnlineCorrection:
-    """Biases of NFs; `seen` returns the updated object.
+    """Correction factors of NFs; `seen` returns the updated ones.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class OnlineCorrection:
 
     @property
     def refit_asked(self) -> tuple[str, ...]:
-        """NFs whose bias exceeds the bound after ten pairs: correction does not suffice, profile them again."""
+        """NFs whose error exceeds the bound after ten measurements: profile them again."""
         return tuple(
             name for name, bias in self.biases.items() if bias.pairs >= 10 and abs(bias.ratio - 1.0) > self.bound
         )

@@ -1,4 +1,4 @@
-"""Drift monitor: compare live throughput and vectors with the models, raise alarms, and say which NFs to profile again.
+"""Compare live measurements with the models, raise alarms, and say which NFs to profile again.
 
 SLOMO (SIGCOMM'20) section 4.1 ties a model to an NF's version, configuration, traffic and machine; each may change
 unnoticed. The prediction error of a mix seen for the first time is compared with the calibration errors of the
@@ -47,7 +47,7 @@ MOST_OF_SOLO = 10.0
 
 @dataclass(frozen=True)
 class Alarm:
-    """One NF that deviates from its model."""
+    """One NF whose measurements deviate from its model."""
 
     #: Workload key.
     workload: str
@@ -234,7 +234,7 @@ class DriftMonitor:
         )
 
     def _lacks(self, workload: str) -> str | None:
-        """Return the missing evidence for an NF's model; None if it suffices."""
+        """Return what is missing to judge an NF's model; None if nothing is."""
         calibration, ratios = self._calibration(workload), self._ratios[workload]
         scores = 0 if calibration is None or calibration.source != "mixes" else calibration.count
         away = f"{float(np.mean(ratios)) - 1.0:+.1%} off its model so far"
@@ -296,7 +296,7 @@ class DriftMonitor:
         self._judge("vector", mix, float(np.exp(ratio[0])), float(abs(ratio[0])), errors)
 
     def _judge(self, channel: str, mix: tuple[str, ...], ratio: float, error: float, usual: Floats) -> None:
-        """Score a reading: in a new mix by its error among the usual errors, in a known mix by its change."""
+        """Score a measurement: in a new mix by its error, in a known mix by its change."""
         series = self._series.setdefault((channel, *mix), RecursiveResiduals(self._noise))
         change = series.add(ratio)
         watch = self._watches[mix[0], channel]
@@ -353,7 +353,7 @@ class _Sum:
 
 
 class _Watch:
-    """Cumulative sums of one NF and quantity, for new mixes and for changes in a mix; each has half the false alarms.
+    """The cumulative sums of one NF, for new mixes and for known mixes.
 
     They are summed separately: a stable mix is no evidence for a model that was wrong about it from the start.
     """

@@ -1,4 +1,4 @@
-"""Incremental refit: update a model from a few runs, where profiling from scratch takes hundreds.
+"""Correct a model by a few new runs, where a new profile would take hundreds.
 
 A new version, clock speed or memory configuration mostly changes an NF by scale factors: of solo throughput, of its
 loss to pressure, and of its own pressure. These few factors are fitted and, while runs are few, shrunk towards 1 as in
@@ -41,7 +41,7 @@ SURE, SOLO_NOISE = 2.0, 0.01
 
 
 def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
-    """Return a model updated from new runs of its NF, or the old model if that is not better.
+    """Return the model corrected by new runs of its NF, or the old model if that is not better.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
 
 
 def _gain(model: NFModel, subject: Subject) -> tuple[float, float]:
-    """Return by how much a refit reduces the held-out error, and the standard error, as shares of solo throughput."""
+    """Return by how much the correction reduces the held-out error, and the standard error."""
     name, beside = model.named(DEFAULT_MODEL), np.flatnonzero(subject.counts > 0)
     gains: list[float] = []
     for group in np.unique(subject.groups[beside]).tolist():
@@ -139,7 +139,7 @@ def _features(item: SensitivityModel, subject: Subject, traffic: Mapping[str, fl
 
 
 def _loss_factor(model: NFModel, name: str, subject: Subject, solo_mpps: float) -> float:
-    """Return the factor of the predicted losses, shrunk towards 1."""
+    """Return by which factor predicted losses change, near 1 with few runs."""
     item = model.sensitivity[name]
     foretold = 1.0 - item.predict_mpps(_features(item, subject, model.traffic)) / model.solo_mpps
     measured = 1.0 - subject.mpps / solo_mpps
@@ -250,7 +250,7 @@ def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subjec
 
 
 def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibration]:
-    """Return the old calibrations, with wider intervals if the new runs' median error exceeds the old median error."""
+    """Return the old known errors, wider if the new runs scatter more."""
     calibrations = {}
     for name, old in model.calibration.items():
         item = model.sensitivity[name]

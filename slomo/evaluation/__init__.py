@@ -1,1 +1,1 @@
-"""Comparison of predictions with measured tables; import its files."""
+"""Compare predictions with measurements; import the files of this package."""

@@ -1,4 +1,4 @@
-"""Baselines in their better form: a line or a monotone curve over one metric, whichever fits the judged mixes better.
+"""Compare with baselines in their better form: a line or a curve over one metric.
 
 SLOMO (SIGCOMM'20) section 7.2 fits lines; Dobrescu et al. (NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw
 curves. The choice uses the measured answers, in the baseline's favour.
@@ -58,7 +58,7 @@ def default_of(models: Mapping[str, Any]) -> str | None:
 
 
 def beside_baselines(errors: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """Return each baseline's better form, its mean error [%], and that error over the default model's.
+    """Return each baseline's better form, its mean error [%], and the ratio to the default model's.
 
     Examples
     --------

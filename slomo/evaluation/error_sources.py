@@ -1,4 +1,4 @@
-"""Sources of a predictor's error: measurement noise, the model, composition; and its decrease with more runs.
+"""Split a model's error into sources: measurement noise, the model itself, combining several competitors.
 
 SLOMO (SIGCOMM'20) section 8 reports one total error. Here the error is split. The pressure of each mix's competitors
 was measured too, so the model can predict from the measured pressure instead of the composed one.
@@ -118,7 +118,7 @@ def _percent(difference: Floats, reference: Floats) -> float:
 def reliability(
     library: ModelLibrary, mixes: ProfileDataset, model: str, levels: Sequence[float] = LEVELS
 ) -> dict[float, float]:
-    """Return the share of measured throughputs inside intervals of each nominal coverage.
+    """Return how many measurements lie inside intervals of each stated coverage.
 
     `mixes`: as `judged_mixes` returns them, none of which calibrated the intervals. `levels`: nominal coverages, each
     above 0 and below 1, the keys of what is returned.
@@ -133,7 +133,7 @@ def reliability(
 
 
 def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation with error sources and reliability, for models that read a competition's vector."""
+    """Return the evaluation with the sources of errors added."""
     sources, curves = {}, {}
     mixes = judged_mixes(library, dataset)
     first = library.find(mixes.workload(mixes.targets[0]), evaluation.machine)

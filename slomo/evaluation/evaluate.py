@@ -1,4 +1,4 @@
-"""Compare predictions with measured mixes: errors per NF and overall for every model, and coverage of intervals.
+"""Compare predictions with measured mixes: errors for every model and NF, and how often intervals hold.
 
 SLOMO (SIGCOMM'20) section 8 judges by mean absolute percentage error of throughput against Dobrescu (NSDI'12) and
 Bubble-Up (MICRO'11); Yala (ASPLOS'25) adds the shares within 5 and 10 %. Every tenant of a mix is a target once, and
@@ -64,7 +64,7 @@ class Errors(Stored):
 
 
 def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high_mpps: Floats) -> Errors:
-    """Summarise the errors of predictions.
+    """Return the mean error, percentiles, bias and coverage of predictions.
 
     `measured_mpps`, `predicted_mpps`, `low_mpps`, `high_mpps`, shape (n,): measured and predicted throughput and the
     ends of the intervals [Mpps]. Raises InvalidValueError without predictions, or where a measured throughput is not
@@ -253,7 +253,7 @@ def evaluate(
 
 
 def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDataset:
-    """Return the mixes that test models and composition: those whose tenants run with profiled traffic and load.
+    """Return the mixes by which models are tested: those whose tenants have profiled traffic and load.
 
     An NF below saturation serves its offered load whatever the pressure; `solve_server` predicts such mixes.
 

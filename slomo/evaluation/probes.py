@@ -1,4 +1,4 @@
-"""Predict a pair without counters, from a probe program's slowdown beside the competitor and the target's curve.
+"""Predict a pair of applications without counters, from run times beside a bubble and of a reporter.
 
 Bubble-Up (MICRO'11) section 3 takes the pressure level (bubble size) at which the probe program, called reporter, slows
 down as much as beside the application. But an application has phases. The reporter's run time determines only the
@@ -43,7 +43,7 @@ class ProbePrediction:
 
 @dataclass(frozen=True, eq=False)
 class ProbeModel:
-    """Curves of every application over the reporter's slowdown.
+    """The run times of every application as a curve over the reporter's slowdown.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class ProbeModel:
 
 
 def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:
-    """Return the least and greatest y of mixtures of the points (x, y) whose mean x is `at`.
+    """Return the lowest and highest y of all mixtures of the points (x, y) with mean x `at`.
 
     `x`, `y`, shape (n,): points; a value of `at` outside the range of x counts as its end.
 

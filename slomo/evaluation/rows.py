@@ -1,4 +1,4 @@
-"""Predict every row of a measured table: a memory model reads its metrics, an accelerator model its match density.
+"""Predict every row of a measured table, by a model of memory contention and perhaps one of an accelerator.
 
 Yala (ASPLOS'25): one model per resource, each trained on runs with contention for that resource only, composed by the
 NF's execution pattern (`slomo.compose.resources`). No row of the table is used for training; its throughput, if
@@ -174,7 +174,7 @@ def predict_rows(
 def _both(
     model: NFModel, family: str, parts: tuple[Floats, Floats], accelerator: ServiceTime | None, how: RowsOptions
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the throughput that memory and accelerator allow together, and both ends of its interval [Mpps]."""
+    """Return the throughput that memory and accelerator together allow, and its interval [Mpps]."""
     memory, stage = parts
     calibration, solo = model.calibration[family], model.solo_mpps
     if accelerator is None:
@@ -225,7 +225,7 @@ def _error(model: NFModel, family: str, accelerator: ServiceTime) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Check:
-    """Verdict on one input of every row, 0, 1 or 2 (supported, extrapolated, unsupported), and the covered range."""
+    """The verdict on one input of every row, and the range that measurements cover."""
 
     name: str
     values: Floats
@@ -248,7 +248,7 @@ def _judged(
 
 
 def _of_traffic(model: NFModel, rows: ProfileDataset) -> Iterator[_Check]:
-    """Yield rows whose traffic differs from the model's and is not among its inputs."""
+    """Yield a check of rows whose traffic is not among the model's inputs."""
     for name in ("packet_size_b", "flow_count"):
         column = TRAFFIC_PREFIX + name
         if column in model.traffic:
@@ -260,7 +260,7 @@ def _of_traffic(model: NFModel, rows: ProfileDataset) -> Iterator[_Check]:
 
 
 def _of_densities(rows: ProfileDataset, accelerator: ServiceTime | None) -> Iterator[_Check]:
-    """Yield rows whose match density, own or competitors', lies outside the accelerator's runs."""
+    """Yield a check of rows whose match density is outside the accelerator's runs."""
     if accelerator is None:
         return
     low, high = accelerator.low, accelerator.high
@@ -279,7 +279,7 @@ def _of_densities(rows: ProfileDataset, accelerator: ServiceTime | None) -> Iter
 
 
 def _unread(model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | None) -> Iterator[_Check]:
-    """Yield features of rows that neither the model nor an accelerator run covers."""
+    """Yield a check of columns that neither the model nor the accelerator's runs cover."""
     read = {*model.traffic, TRAFFIC_PREFIX + "packet_size_b", TRAFFIC_PREFIX + "flow_count"}
     if accelerator is not None:
         read |= {TRAFFIC_PREFIX + name for name in (DENSITY, COMPETITOR_DENSITY, COMPETITOR_TIME)}

@@ -1,1 +1,1 @@
-"""Files: atomic writes, and locks that are released when their holder dies."""
+"""Read and write files safely: completely or not at all, with locks that end with their holder."""

@@ -1,4 +1,4 @@
-"""Convert documents to values with msgspec; every refusal names file, line, field, given and required value.
+"""Read documents (YAML, JSON, TOML) as typed values; an error names file, line, field and what is allowed.
 
 JSON is tried before YAML, as its parser is faster. YAML is read by libyaml's safe subset, and the size of its aliases
 is checked before they are expanded. Depth, digits and number of fields are limited; a repeated key and a non-finite
@@ -37,7 +37,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Document:
-    r"""The content of a text, in plain mappings, lists, texts and numbers.
+    r"""The content of a document as mappings, lists, texts and numbers.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Document:
         return self.find_lines()
 
     def to(self, kind: type[T], hint: str | None = None) -> T:
-        """Return the value of a class; raises as :func:`convert`."""
+        """Return the document as a value of a class."""
         return convert(self.data, kind, self.name, hint, lambda: self.lines)
 
     def table(self, hint: str | None = None) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def convert(
 
 
 def _checked_depth(data: Any, name: str) -> Any:
-    """Refuse data nested deeper than the limit."""
+    """Raise an error for data nested deeper than the limit."""
     level = [data]
     for _ in range(MOST_LEVELS):
         level = [
@@ -220,7 +220,7 @@ def _holds_dataclasses(kind: Any) -> bool:
 
 
 def _refuse_unknown(data: Any, info: Any, position: Position) -> None:
-    """Refuse fields unknown to a dataclass, at any depth; msgspec structures refuse theirs themselves."""
+    """Raise an error for fields that a dataclass does not have, at any depth."""
     if isinstance(info, msgspec.inspect.Metadata):
         _refuse_unknown(data, info.type, position)
     elif isinstance(info, msgspec.inspect.UnionType):
@@ -250,7 +250,7 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
 
 
 def _check_version(version: object, kind: type) -> None:
-    """Refuse a document whose version differs from `SCHEMA_VERSION` in the module of its class."""
+    """Raise an error for a document of another schema version."""
     readable = getattr(sys.modules[kind.__module__], "SCHEMA_VERSION", None)
     if version != readable:
         raise ConfigurationError(
@@ -271,7 +271,7 @@ def _unknown_field(key: object, position: Position) -> msgspec.ValidationError:
 
 
 def _place(problem: str, data: Any, kind: Any) -> Position:
-    """Return the position of the field that msgspec refuses.
+    """Return where in the document the field is that msgspec refuses.
 
     msgspec writes ``[...]`` for an entry of a mapping; the entry is found by bisecting the mapping.
     """
@@ -340,7 +340,7 @@ def _child(info: Any, part: str | int) -> Any:
 
 
 def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | None]:
-    """Return msgspec's refusal in slomo's words, the field's position, and its description."""
+    """Return msgspec's error in slomo's words."""
     position = _place(problem, data, kind)
     types = _types_at(kind, position)
     described = next((text for _, text in types if text), None)

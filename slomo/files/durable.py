@@ -1,4 +1,4 @@
-"""Durable writes that survive a kill or a full disk: temporary file, fsync, rename, fsync of the folder.
+"""Write files so that they survive a kill or a full disk: temporary file, fsync, rename, fsync of the folder.
 
 After a crash a reader finds either the old or the new content (the POSIX rename recipe; Pillai et al., OSDI'14, show
 the effect of omitting a step). Temporary files of killed writers are removed by the next writer in the folder.
@@ -117,7 +117,7 @@ def _own_draft(place: Path) -> tuple[int, str]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove temporary files of ended writers."""
+    """Remove temporary files of writers that have ended."""
     for name in os.listdir(folder):
         if name.startswith(".") and name.endswith(DRAFT):
             with suppress(OSError):  # held by a writer at work, or gone

@@ -1,4 +1,4 @@
-"""Strict JSON: each key once, every number finite, and the position of every field.
+"""Parse JSON strictly: each key once, every number finite; and find the line of every field.
 
 The standard library's `json` reports syntax errors by line; its hooks refuse what else is wrong.
 """
@@ -25,7 +25,7 @@ class NotJsonError(ConfigurationError):
 
 
 class RefusedError(Exception):
-    """Valid JSON that is refused: a repeated key, or an invalid number."""
+    """Valid JSON that slomo does not accept: a repeated key, or an invalid number."""
 
     def __init__(self, token: str, message: str) -> None:
         super().__init__(message)

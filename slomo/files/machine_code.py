@@ -1,4 +1,4 @@
-"""Let one process compile what several processes need, and keep machine code while its source is the same."""
+"""Let only one process compile what several need, and keep machine code on disk."""
 
 import gc
 import logging

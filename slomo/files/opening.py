@@ -1,4 +1,4 @@
-"""Open untrusted files safely: regular files only, without blocking, up to a size limit.
+"""Open files that may be hostile: regular files only, without blocking, up to a size limit.
 
 A FIFO would block, a device has no end, and a link in a shared folder may point anywhere (the kernel's
 `protected_symlinks`, Documentation/admin-guide/sysctl/fs.rst): each is refused.

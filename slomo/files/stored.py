@@ -1,4 +1,4 @@
-"""Values stored as mappings: written field by field, read back by the types and ranges of their fields."""
+"""Write values as mappings, field by field, and read them back with checks of types and ranges."""
 
 import typing
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ _LEAVES = frozenset({float, int, str, bool, type(None)})
 
 
 class Stored:
-    """A dataclass with a JSON-ready form.
+    """Base class of values that can be written as mappings and read back.
 
     A subclass declares what is written besides its fields: ``version=`` and ``kind=`` before them, ``derived=``
     properties after them; ``readers=`` construct fields whose type cannot read itself. Unknown fields are ignored in

@@ -1,1 +1,1 @@
-"""Use many machines: bulk predictions, shared model libraries, and campaigns; external engines such as Dask compute."""
+"""Use many machines: predict millions of mixes, share models, and measure on many hosts (campaigns)."""

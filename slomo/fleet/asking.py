@@ -1,4 +1,4 @@
-"""The coordinator's view of a campaign's hosts: their workers, questions to all of them, and excluded hosts."""
+"""Reach the hosts of a campaign: their workers, calls of functions on all of them, and excluded hosts."""
 
 import tempfile
 import time
@@ -27,7 +27,7 @@ _LOOK_S = 1.0
 
 
 class ReachedHosts:
-    """The participating hosts of a campaign, through a Dask client whose workers they are.
+    """The hosts that take part in a campaign, each with a Dask worker.
 
     `client`: of the scheduler. `hosts`: all of the fleet by name. `left_out`: those that take no part, and why.
     `skip_missing`: whether a host that cannot be used is left out; else it ends the campaign.

@@ -1,4 +1,4 @@
-"""Predict mixes in Arrow record batches by one stateless function, for pyarrow, Dask, Spark and Ray.
+"""Predict mixes in Arrow record batches, by one function that pyarrow, Dask, Spark and Ray can call.
 
 Spark's `mapInArrow`, Ray's `map_batches` and Dask's `map_partitions` pass such batches. Names are converted to indices
 once per batch, and `slomo.prediction.batch` answers with the same bits as everywhere.
@@ -32,7 +32,7 @@ JUDGED = ("unit", "verdict", "reasons")
 
 @dataclass(frozen=True)
 class BulkQuestion:
-    """Options for predicting mixes, small enough that engines can send them to every worker."""
+    """Options for predicting many mixes; small, because engines send them to every worker."""
 
     #: Folder of a saved library, which every worker reads.
     models: str
@@ -45,7 +45,7 @@ class BulkQuestion:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Names of the added columns."""
+        """Names of the columns that a prediction adds."""
         return (*PREDICTED, *JUDGED) if self.verdicts else PREDICTED
 
 
@@ -135,7 +135,7 @@ def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDA
 
 @lru_cache(maxsize=4)
 def _opened(models: str, changed: int) -> tuple[ModelLibrary, dict[tuple[str | None, str], TenantModel]]:  # noqa: ARG001
-    """Return a library and its cached look-ups of names; both are renewed when the library's index changes."""
+    """Return a library of models, and remembered look-ups of names; both are renewed when the models change."""
     return load_library(models), {}
 
 
@@ -152,7 +152,7 @@ def _tenant(
     rows: tuple[NDArray[np.int64], NDArray[np.int64]],
     number: int,
 ) -> TenantModel:
-    """Look up a name once; an error states the first mix of the batch that has the name."""
+    """Return the number of a network function, looked up by its name only once."""
     if (machine, name) not in known:
         try:
             known[machine, name] = tenant_of(library, name, machine)
@@ -164,7 +164,7 @@ def _tenant(
 
 
 def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.int64], NDArray[np.int64]]:
-    """Return a batch's distinct names, and each mix's target and competitors as indices into them (-1: none)."""
+    """Return a batch's distinct names, and each mix as indices into them (-1: none)."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -49,7 +49,7 @@ _HINT = "name a parquet file of mixes"
 
 @dataclass(frozen=True)
 class BulkSummary:
-    """Numbers and times of a bulk prediction."""
+    """How many mixes were predicted, and how long it took."""
 
     #: Predicted altogether.
     mixes: int
@@ -118,7 +118,7 @@ def predict_file(
 
 
 def predict_group(source: str, parts: str, question: BulkQuestion, group: int) -> int:
-    """Predict one row group and write its part file, unless that exists; return the part's number."""
+    """Predict one row group and write its part file, unless that file exists."""
     import pyarrow as pa
 
     place = _part(Path(parts), group)
@@ -209,7 +209,7 @@ def _opened(path: str | Path) -> "Iterator[pq.ParquetFile]":
 
 
 def _begun(parts: Path, source: str | Path, question: BulkQuestion) -> str:
-    """Return the question and its files as text, after removing part files of any other question."""
+    """Return the options and files as text, after removing part files made with other options."""
     with os.fdopen(open_regular(source, MOST_BYTES, _HINT), "rb") as file:
         mixes = hashlib.file_digest(file, "sha256").hexdigest()
     begun = ""

@@ -1,4 +1,4 @@
-"""Run a campaign on many hosts: Dask distributes runs, each host stores its own, the coordinator collects them.
+"""Measure a plan on many hosts: Dask distributes runs, each host stores its own, this process collects them.
 
 Every host takes the next run when it is free. The dataset equals that of a single host: runs, seeds and repetitions
 follow from the plan alone. The death of a worker loses its present run; that of the coordinator loses nothing: the same
@@ -51,7 +51,7 @@ _COLLECTED = 1_000
 
 @dataclass(frozen=True)
 class HostShare(Stored):
-    """One host's part in a campaign."""
+    """What one host has done in a campaign."""
 
     #: Host.
     name: str
@@ -65,7 +65,7 @@ class HostShare(Stored):
 
 @dataclass(frozen=True)
 class FleetOutcome:
-    """A campaign's dataset, each host's part in it, collected runs, and excluded hosts with reasons."""
+    """The result of a campaign: dataset, what each host did, and excluded hosts with reasons."""
 
     dataset: ProfileDataset
     shares: tuple[HostShare, ...]
@@ -157,7 +157,7 @@ def profile_on_hosts(
 
 
 class HostProgress:
-    """Forwards progress to a listener; adds a remark on hosts and cost if the listener shows remarks.
+    """Passes progress on to a listener, with a remark on hosts and cost.
 
     `listener`: listener; its ``remark(text)`` is called if it has one. `store`: knows which host made a run. `fleet`:
     knows what hosts cost.
@@ -171,17 +171,17 @@ class HostProgress:
 
     @property
     def shares(self) -> tuple[HostShare, ...]:
-        """Each host's part in the campaign."""
+        """What each host has done."""
         costs = self._cost_per_s.items()
         return tuple(HostShare(host, self._runs[host], s := self._busy_s[host], s * cost) for host, cost in costs)
 
     def start(self, total: int) -> None:
-        """Forward the start."""
+        """Pass the start on to the listener."""
         self._total = total
         self._listener.start(total)
 
     def advance(self, run: PlannedRun) -> None:
-        """Forward progress, with each host's number of runs and the cost of the remaining ones."""
+        """Pass progress on, with each host's number of runs and the cost of the remaining ones."""
         if (record := self._store.find((run.colocation.key, run.replicate))) is not None:
             host = str(record[0].provenance.get("fleet", {}).get("host"))
             self._runs[host] = self._runs.get(host, 0) + 1
@@ -193,7 +193,7 @@ class HostProgress:
         self._listener.advance(run)
 
     def finish(self) -> None:
-        """Forward the end."""
+        """Pass the end on to the listener."""
         self._listener.finish()
 
     def _text(self) -> str:
@@ -246,7 +246,7 @@ def describe_on_hosts(
 def _collect(
     hosts: ReachedHosts, taken: Mapping[str, Taken], work: FleetWork, plan: ExperimentPlan, store: CampaignStore
 ) -> int:
-    """Collect finished runs from the hosts that no coordinator has collected yet; return their number."""
+    """Collect from the hosts the finished runs that were not collected yet; return their number."""
     host_of = {key: host for host in reversed([*taken]) for key in taken[host].finished}
     missing, count = (key for key in host_of if store.find(key) is None), 0
     while some := list(islice(missing, _COLLECTED)):

@@ -1,4 +1,4 @@
-"""Check that hosts measure alike: same version, machine and settings, similar results for one run, similar probes."""
+"""Check that hosts measure the same: version, machine, settings, the result of one run, and probe readings."""
 
 import statistics
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def require_alike(described: Mapping[str, HostDescription], plan: ExperimentPlan
 
 
 def compared_run(plan: ExperimentPlan) -> PlannedRun:
-    """Return the run that all hosts make so that they can be compared."""
+    """Return the run that all hosts make, so that their results can be compared."""
     return plan.run(next((each for each in plan.colocations if not each.competitors), plan.colocations[0]), 0)
 
 
@@ -97,7 +97,7 @@ def calibrations(
     described: Mapping[str, HostDescription],
     store: CampaignStore,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return each probed host's effect by calibration, and the hosts whose probe programs measure something else.
+    """Return the factors that convert each host's probe readings, and hosts that measure something else.
 
     If calibrations differ, every host first probes the same competitions.
     """
@@ -137,7 +137,7 @@ def calibrations(
 
 
 def _competitions(plan: ExperimentPlan) -> list[PlannedRun]:
-    """Return runs with different competitions, evenly spread over the plan, for comparing probed hosts."""
+    """Return runs with different sets of competitors, for comparing hosts."""
     first = {each.competitors: each for each in reversed(plan.colocations) if each.competitors}
     if len(first) < FEWEST:
         raise IncompatibleMeasurementsError(

@@ -1,4 +1,4 @@
-"""A testbed whose runs are made by the workers of a Dask scheduler; it can replace any testbed."""
+"""A testbed whose runs are simulated by the workers of a Dask scheduler."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ class EngineTestbed:
 
     @property
     def workers(self) -> int:
-        """Number of runs given out at a time: one more per worker than it makes at once, so that none is idle."""
+        """Number of runs given out at a time: one more per worker than it makes at once."""
         return 2 * sum(self._client.nthreads().values())  # type: ignore[no-untyped-call]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:

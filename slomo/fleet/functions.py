@@ -1,4 +1,4 @@
-"""Copy native network functions to a fleet's hosts: folders named by content, written atomically, checked on use.
+"""Copy native network functions to hosts: folders named by their content, written completely or not at all.
 
 The name is the sha256 of the content, so two versions never collide and a changed file is detected (as in Nix and
 OSTree). Shared libraries of the programs are not copied.
@@ -69,7 +69,7 @@ def read_functions(folder: str | Path) -> FunctionFolder:
 
 
 def publish_functions(functions: FunctionFolder, under: Path) -> Path:
-    """Write a folder below `under`, named by its digest, atomically; a folder that exists is checked instead.
+    """Write a folder below `under`, named by its digest, completely or not at all.
 
     Only the process that holds the host's lock does so. Raises TestbedError if an existing folder was changed;
     StoreError if it cannot be written.

@@ -1,4 +1,4 @@
-"""Make and store runs on a fleet's host, for one coordinator at a time, until the coordinator collects them.
+"""Make and store runs on a host, for one coordinator (the process that runs the campaign) at a time.
 
 The host decides who may measure. The measuring process holds its lock, which the kernel releases when the process ends.
 It carries its coordinator's token, which is compared when a run is written (Kleppmann, "How to do distributed locking",
@@ -46,7 +46,7 @@ _MOMENT_S = 0.1
 
 @dataclass(frozen=True)
 class FleetWork:
-    """A coordinator's request to hosts; kept small, since it is sent with every run."""
+    """What a coordinator sends to a host with every run."""
 
     #: Fingerprint of the plan.
     plan: str
@@ -65,7 +65,7 @@ class FleetWork:
 
 @dataclass(frozen=True)
 class HostDescription:
-    """Properties that a host reports about itself before it measures.
+    """What a host reports about itself before it measures.
 
     `kernel` is Linux's random boot id, which differs between machines. It is empty for a testbed whose runs may run
     concurrently on one machine.
@@ -102,7 +102,10 @@ def take_functions(host: FleetHost, functions: FunctionFolder) -> None:
 
 
 def claim_host(host: FleetHost, work: FleetWork) -> None:
-    """Claim a host for a coordinator; StaleTokenError if another one has claimed it with this token or a newer one."""
+    """Reserve a host for a coordinator.
+
+    Raises StaleTokenError if another one has reserved it with this token or a newer one.
+    """
     hold(host)
     token, coordinator = _claimed(host)
     if (token, coordinator) > (work.token, work.coordinator) or (
@@ -132,7 +135,7 @@ def collect_runs(host: FleetHost, work: FleetWork, keys: Collection[Key]) -> lis
 
 @dataclass(frozen=True)
 class Taken:
-    """Keys of the finished runs of a claimed host, and the run by which hosts are compared.
+    """Finished runs of a reserved host, and the run by which hosts are compared.
 
     A host of a long campaign has gigabytes of runs, of which a coordinator lacks a few.
     """
@@ -142,7 +145,7 @@ class Taken:
 
 
 def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Taken:
-    """Claim a host and list its finished runs in one round trip, since all hosts wait for each other here."""
+    """Reserve a host and list its finished runs in one call."""
     claim_host(host, work)
     stored = _kept_run(host, _apart(host, work), compared_by)
     with _store(host, work) as store:
@@ -151,7 +154,7 @@ def take_host(host: FleetHost, work: FleetWork, compared_by: PlannedRun) -> Take
 
 
 def measure_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
-    """Return one run made on a host; a stored run is reused unless `again`, a new one is stored first.
+    """Make one run on a host, or return it if it is stored there; store a new run before returning it.
 
     If the disk is full, the run is kept in reserved space until the coordinator has it. The run is returned with that
     error.
@@ -197,7 +200,7 @@ def _kept_run(host: FleetHost, work: FleetWork, run: PlannedRun) -> tuple[RunRec
 
 
 def compare_on(host: FleetHost, work: FleetWork, run: PlannedRun, again: bool = False) -> RunOutcome:
-    """Make a run for comparing hosts; it belongs to no dataset and is stored separately, per calibration."""
+    """Make the run by which hosts are compared; it is stored apart from the dataset's runs."""
     return measure_on(host, _apart(host, work), run, again)
 
 
@@ -207,7 +210,7 @@ def _apart(host: FleetHost, work: FleetWork) -> FleetWork:
 
 
 def own_resource(host: str) -> str:
-    """Return the Dask resource that only one host's worker has, also after the worker is restarted.
+    """Return the name of the Dask resource that only this host's worker has.
 
     Examples
     --------
@@ -218,7 +221,7 @@ def own_resource(host: str) -> str:
 
 
 def grouped(hosts: Mapping[str, FleetHost | None]) -> dict[FleetHost | None, str]:
-    """Return hosts' names grouped by what a run needs to know of a host; excluded hosts map to None.
+    """Return hosts' names grouped by what a run must know of a host; excluded hosts map to None.
 
     Examples
     --------
@@ -232,7 +235,7 @@ def grouped(hosts: Mapping[str, FleetHost | None]) -> dict[FleetHost | None, str
 
 
 def here(hosts: Mapping[FleetHost | None, str]) -> FleetHost:
-    """Return this Dask worker's host, out of the hosts that :func:`grouped` returned.
+    """Return the host on which this Dask worker runs.
 
     Raises TestbedError for an unknown worker; `distributed.Reschedule` on an excluded host.
     """
@@ -262,7 +265,7 @@ def _store(host: FleetHost, work: FleetWork) -> CampaignStore:
 
 
 class _Claim(Struct):
-    """The coordinator that has claimed a host, with its token."""
+    """The coordinator that has reserved a host, with its token."""
 
     token: Annotated[int, Meta(ge=0)]
     coordinator: str
@@ -273,7 +276,7 @@ def _room(host: FleetHost) -> Room:
 
 
 def _write_claim(place: Path, claim: str) -> None:
-    """Write the claim; if the disk is full, overwrite the previous claim, which has the same length."""
+    """Write which coordinator has reserved the host, also if the disk is full."""
     padded = claim.ljust(_CLAIM_BYTES).encode()
     try:
         write_durably(place, padded)

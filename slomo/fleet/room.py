@@ -1,4 +1,4 @@
-"""Reserve disk space for a host's last runs, so that they survive a full disk even if the coordinator dies too.
+"""Reserve disk space for a host's last runs, so that these survive even if the disk is full.
 
 A file of fixed size is overwritten in place, which needs no space (as databases recycle log segments). Every slot has a
 digest: a truncated one reads as empty.
@@ -41,7 +41,7 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class Room:
-    """A file with reserved space for a host's last runs.
+    """A file with space for a host's last runs.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A model library in a shared folder or object store: content addressed by sha256, published by a single write.
+"""A library of models in a shared folder or object store: files named by sha256, published by writing one index.
 
 Model files are stored under ``objects/`` by digest and never change. ``index.json`` names them and is written last,
 atomically, so that a reader finds the old or the new library (as in OSTree and container registries). Stores are
@@ -67,7 +67,7 @@ class SharedModel:
 
 @dataclass(frozen=True)
 class _SignedIndex:
-    """The stored index: its content as text, and a signature of that text."""
+    """The index as stored: its text, and a signature of the text."""
 
     content: str
     signature: str = ""
@@ -126,7 +126,7 @@ class SharedLibrary:
         key: str | Path | None = None,
         signer: str = "",
     ) -> int:
-        """Publish a local library; return the number of new models.
+        """Publish the models of a folder; return the number of new ones.
 
         Other network functions' and machines' models stay. A killed push publishes nothing.
 
@@ -165,7 +165,7 @@ class SharedLibrary:
         return changed
 
     def pull(self, directory: str | Path) -> int:
-        """Update a local library from the shared one; return the number of fetched models.
+        """Copy the shared models to a folder; return the number of copied ones.
 
         Each file's sha256 is compared and each model read completely before the library on disk changes. Raises
         ConfigurationError for an object whose digest differs from the index's, or an index that no allowed signer
@@ -191,7 +191,7 @@ class SharedLibrary:
         return len(missing_models)
 
     def verify(self) -> int:
-        """Compare every object with its digest, and the index with its signature; return the number compared.
+        """Compare every file with its digest, and the index with its signature.
 
         Raises ConfigurationError for the first difference; StoreError for a missing object.
         """
@@ -214,7 +214,7 @@ class SharedLibrary:
         )
 
     def prune(self, older_than_s: float = YOUNG_S) -> int:
-        """Remove stored models that the index does not list, except recent ones; return their number."""
+        """Remove files that the index does not list, except recent ones; return their number."""
         with self._turn():
             named = {digest for model in self.models for digest in model.files.values()}
             objects = self._store.ls(f"{self._root}/{OBJECTS}", detail=True) if self._exists(OBJECTS) else []
@@ -294,7 +294,7 @@ class SharedLibrary:
 
 
 def _described(entry: Entry, dataset: str) -> SharedModel:
-    """Return the index entry of a valid model."""
+    """Return the entry of the index for a model."""
     manifest = dict(read_model(entry).manifest)
     written = read_bytes(entry.folder / MANIFEST, MAX_BYTES)
     files = {str(name): str(digest) for name, digest in json.loads(written)["files"].items()}

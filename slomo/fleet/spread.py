@@ -190,7 +190,7 @@ def _begin(parent: int) -> None:
 
 
 def end_with(parent: int) -> None:
-    """End this process as soon as its parent has ended, for whatever reason."""
+    """End this process as soon as the process `parent` has ended."""
 
     def watch() -> None:
         while os.getppid() == parent:

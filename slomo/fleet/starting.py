@@ -24,7 +24,7 @@ _LOOK_S, _MOST_PAUSE_S, _MOST_STARTS = 0.5, 10.0, 100
 
 
 class Starter:
-    """Starts and restarts a fleet's workers.
+    """Starts the workers of a fleet's hosts, and restarts lost ones.
 
     `fleet`: whose. `folder`: for what they say. `returning`: whether workers of an earlier coordinator may come back by
     themselves.

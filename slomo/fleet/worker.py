@@ -1,4 +1,4 @@
-"""The process on a host that receives runs; it keeps modules imported, so that a dead worker is replaced at once.
+"""The process on a host that makes runs; it keeps modules loaded, so that a dead worker is replaced at once.
 
     python -m slomo.fleet.worker tcp://COORDINATOR:8786 --name rack1 --state FOLDER
 
@@ -37,7 +37,7 @@ ENDED, LOST, REFUSED = 0, 75, 3
 
 
 class HostWorker(Worker):
-    """A Dask worker that remembers why it was closed."""
+    """A Dask worker that remembers why it ended."""
 
     why_closed = ""
 

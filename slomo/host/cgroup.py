@@ -1,4 +1,4 @@
-"""Read and set files of control groups (knobs), version 1 and 2.
+"""Read and write files of control groups, version 1 and 2, as settings ("knobs").
 
 The knobs are ``group:NAME`` and ``file:NAME/FILE`` below a hierarchy, ``enabled:CONTROLLER:NAME`` (version 2), and
 ``member:CONTROLLER:PID`` (the group of a process). Moving a process also moves its pages if ``cpuset.memory_migrate``
@@ -30,7 +30,7 @@ _CONTROLLERS = ("cpu", "cpuset")
 
 
 class CgroupKnobs:
-    """Reads and sets knobs of control groups: groups, their files, and their members.
+    """Reads and writes control groups, their files, and which processes they contain.
 
     `root`: where they are mounted: one hierarchy (v2), or a folder per controller (v1). `processes`: the process file
     system.
@@ -57,11 +57,11 @@ class CgroupKnobs:
         return "" if self.version == 2 else controller
 
     def place(self) -> str:
-        """Return the hierarchy's root with this machine and boot."""
+        """Return a text that identifies the control groups, this machine and this boot."""
         return this_place(str(self.root))
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock of the hierarchy in a context."""
+        """Hold this host's lock of the control groups while a context lasts."""
         return MachineLock(f"control groups on '{self.root}'")
 
     def path(self, name: str) -> Path:
@@ -87,7 +87,7 @@ class CgroupKnobs:
         return self._roots[hierarchy]
 
     def read(self, knob: str) -> str | None:
-        """Return the present value of a knob."""
+        """Return the present value of a setting."""
         kind, _, rest = knob.partition(":")
         if kind == "group":
             return PRESENT if self.path(rest).is_dir() else None
@@ -114,7 +114,10 @@ class CgroupKnobs:
         return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError with the kernel's reason; VanishedError if the group or process no longer exists."""
+        """Write a setting.
+
+        Raises TestbedError with the kernel's reason; VanishedError if the group or process no longer exists.
+        """
         kind, _, rest = knob.partition(":")
         controller, _, last = rest.partition(":")
         try:

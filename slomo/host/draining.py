@@ -17,7 +17,7 @@ _LAST_LINES = 20
 
 
 class Drain:
-    """Reads one stream in its own thread.
+    """Reads one output stream of a process in a thread of its own.
 
     `stream`: pipe to read; closed at its end. `handlers`: called with arrival time [s, monotonic] and text of every
     line; may grow while draining.

@@ -69,7 +69,7 @@ def end_group(folder: Path) -> bool:
 
 
 def left_groups() -> list[Path]:
-    """Return the groups that are left over from runs whose owner has ended."""
+    """Return the control groups that processes have left whose owner has ended."""
     place, groups = place_of_groups(), []
     with contextlib.suppress(OSError):
         for folder in () if place is None else place.iterdir():

@@ -1,4 +1,4 @@
-"""The journal of a machine: who set which knob to which value, in order, so that every change can be undone.
+"""The journal of a machine: which program set which setting ("knob") to which value, so that changes can be undone.
 
 One SQLite file per machine. A receipt is one owner; a layer is one owner's value of one knob. The layers of a knob form
 a stack above the original value, and the top layer is in force. A layer is on disk, with the knob's previous value,
@@ -84,7 +84,7 @@ def receipts_directory() -> Path:
 
 @dataclass(frozen=True)
 class Layer:
-    """One owner's value of one knob, or the knob's original value."""
+    """One program's value of one setting ("knob"), or the setting's original value."""
 
     #: Position in the journal; the highest of a knob is in force.
     number: int
@@ -100,16 +100,16 @@ class Layer:
     earlier: str | None
 
     def holds(self, held: str | None) -> bool:
-        """Return whether a knob exists and has a value that this layer explains."""
+        """Return whether a setting exists and has a value that this layer explains."""
         return held is not None and self.explains(held)
 
     def explains(self, held: str | None) -> bool:
-        """Return whether this layer explains a knob's value: its intended value, or the one before the last change."""
+        """Return whether a setting's value is what this layer wrote, or what it was before."""
         return held in (self.value, self.earlier)
 
 
 class Journal:
-    """The journal in a folder; the journal's file is created with the first receipt.
+    """The journal in a folder; its file is created with the first receipt (record of one program's changes).
 
     Examples
     --------
@@ -146,7 +146,7 @@ class Journal:
                 raise
 
     def begin(self, backend: str, place: str, document: Mapping[str, Any]) -> "Receipt":
-        """Add a receipt (one owner's record of changes); if StoreError is raised, the caller must change nothing."""
+        """Add a receipt, the record of one program's changes, before the first change is made."""
         identifier = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
         row = (identifier, backend, place, new_mark().text, time.time(), "open", json.dumps(document, sort_keys=True))
         with self.transaction() as connection:
@@ -170,11 +170,11 @@ class Journal:
         return tuple(receipts_found)
 
     def layers(self, receipt: "Receipt") -> list[Layer]:
-        """Return the layers (values) of one receipt, in the order in which they were set."""
+        """Return the values of settings that one receipt records, in order."""
         return self._layers(_LAYERS, (receipt.number,))
 
     def stack(self, place: str, knob: str) -> list[Layer]:
-        """Return the layers (values) of one knob in order; the last one is in force."""
+        """Return all recorded values of one setting, in order; the last one is in force."""
         return self._layers(_STACK, (place, knob))
 
     def _layers(self, query: str, values: Iterable[object]) -> list[Layer]:
@@ -191,20 +191,20 @@ class Journal:
         return layers
 
     def taken_along(self) -> tuple[str, ...]:
-        """Return all knobs that changed only along with others, such as the cores that monitoring groups count."""
+        """Return all settings that changed only because others did, such as the cores of monitoring groups."""
         return tuple(knob for (knob,) in self._rows(_WATCHES))
 
     def add(self, layer: Layer) -> None:
-        """Put a layer on top of its knob's stack; must be called within a transaction."""
+        """Record a new value of a setting on top of the earlier ones; within a transaction."""
         row = (layer.place, layer.knob, layer.label, layer.receipt, layer.value, layer.earlier)
         self._open().execute(_ADD, row)
 
     def update(self, layer: Layer, value: str | None, earlier: str | None) -> None:
-        """Change a layer in place; must be called within a transaction."""
+        """Change a recorded value in place; within a transaction."""
         self._open().execute("UPDATE layer SET value = ?, earlier = ? WHERE number = ?", (value, earlier, layer.number))
 
     def remove(self, layer: Layer) -> None:
-        """Remove a layer, and the knob's whole stack if no owner remains; must be called within a transaction."""
+        """Remove a recorded value, and all of a setting if no program's value remains; within a transaction."""
         self.drop(layer)
         self._clear(layer)
 
@@ -213,15 +213,18 @@ class Journal:
             self._open().execute("DELETE FROM layer WHERE place = ? AND knob = ?", (layer.place, layer.knob))
 
     def hand_over(self, layer: Layer, receipt: int) -> None:
-        """Transfer a layer to another receipt, whose undo then restores the knob; call it within a transaction."""
+        """Give a recorded value to another receipt, which then restores the setting; within a transaction."""
         self._open().execute("UPDATE layer SET receipt = ? WHERE number = ?", (receipt, layer.number))
 
     def drop(self, layer: Layer) -> None:
-        """Remove a layer that the caller replaces at once; must be called within a transaction."""
+        """Remove a recorded value that the caller replaces at once; within a transaction."""
         self._open().execute("DELETE FROM layer WHERE number = ?", (layer.number,))
 
     def rewrite(self, receipt: "Receipt", layers: Sequence[Layer]) -> None:
-        """Replace a receipt's layers. Raises StoreError if they cannot be written."""
+        """Replace the values that a receipt records.
+
+        Raises StoreError if they cannot be written.
+        """
         with self.transaction() as connection:
             gone = receipt.layers()
             connection.execute("DELETE FROM layer WHERE receipt = ?", (receipt.number,))
@@ -239,7 +242,7 @@ class Journal:
                 connection.execute("UPDATE receipt SET document = ? WHERE number = ?", (text, receipt.number))
 
     def close(self, receipt: "Receipt") -> None:
-        """Mark a receipt as undone and drop its layers, since none of its changes remain on the machine."""
+        """Mark a receipt as undone, since none of its changes remain on the machine."""
         self.rewrite(receipt, ())
         self.mark(receipt, "undone")
 
@@ -304,7 +307,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Receipt:
-    """Record of one owner's changes to a machine, by which they can be undone."""
+    """Record of the changes that one program has made to a machine, by which they can be undone."""
 
     #: Where they are written down.
     journal: Journal
@@ -337,11 +340,11 @@ class Receipt:
         return mark is not None and mark.owner_is_alive()
 
     def layers(self) -> list[Layer]:
-        """Return the receipt's values of knobs, in the order in which they were set."""
+        """Return the values of settings that this receipt records, in order."""
         return self.journal.layers(self)
 
     def changes(self) -> tuple[Change, ...]:
-        """Return the knobs that this receipt changed, each with its value before and after."""
+        """Return the settings that this receipt changed, each with its value before and after."""
         changes = []
         for layer in self.layers():
             beneath = [each for each in self.journal.stack(layer.place, layer.knob) if each.number < layer.number]
@@ -351,7 +354,7 @@ class Receipt:
         return tuple(changes)
 
     def others(self) -> tuple[str, ...]:
-        """Return this receipt's knobs for which other receipts have set values too."""
+        """Return those settings of this receipt for which other receipts have values, too."""
         return tuple(
             layer.label
             for layer in self.layers()

@@ -1,4 +1,4 @@
-"""The interface of drivers: settings of a machine as named knobs that can be read and set.
+"""The interface of drivers: a machine's settings as named "knobs", whose values are texts.
 
 Every setting is a knob whose value is a text, or None if it does not exist (such as a group not yet made). Undoing is
 therefore one rule: set every knob to the value of the next owner, or to the original one.
@@ -14,16 +14,16 @@ PRESENT = "present"
 
 
 class VanishedError(TestbedError):
-    """The object of a knob no longer exists: a task ended, or a group was removed."""
+    """What a setting belongs to no longer exists: a task ended, or a group was removed."""
 
 
 class InUseError(TestbedError):
-    """A knob cannot be restored because its object is in use, such as a group in which others have made subgroups."""
+    """A setting cannot be restored because others use its object, such as a group."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """Intended value of a knob."""
+    """A setting ("knob") and the value that it shall have."""
 
     #: Its name, for instance ``"core:3"``.
     knob: str
@@ -35,7 +35,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Change:
-    """A knob with its values before and after.
+    """A setting with its values before and after.
 
     Examples
     --------
@@ -63,22 +63,28 @@ def _shown(value: str | None) -> str:
 
 
 class Knobs(Protocol):
-    """A driver that reads and sets the knobs of one tree (such as resctrl) of a machine."""
+    """A driver that reads and writes the settings of one kind (such as resctrl) of a machine."""
 
     name: str
 
     def place(self) -> str:
-        """Return the machine, tree and boot to which the knobs belong."""
+        """Return a text that identifies machine, kind of settings and boot."""
         ...
 
     def read(self, knob: str) -> str | None:
-        """Return a knob's value. Raises TestbedError if it cannot be read."""
+        """Return a setting's value.
+
+        Raises TestbedError if it cannot be read.
+        """
         ...
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob. Raises TestbedError if the machine refuses."""
+        """Write a setting.
+
+        Raises TestbedError if the machine refuses.
+        """
         ...
 
     def lock(self) -> AbstractContextManager[object]:
-        """Exclude other writers of the same knobs while a context lasts."""
+        """Exclude other programs that write these settings while a context lasts."""
         ...

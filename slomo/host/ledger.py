@@ -1,4 +1,4 @@
-"""Set knobs through the machine's journal, so that owners can undo their changes in any order.
+"""Change settings ("knobs") through the machine's journal, so that each program can undo its changes in any order.
 
 Design law 9: setting and undoing leaves the machine as it was found. Every change is on disk first; values set by
 others meanwhile are detected and left alone.
@@ -20,7 +20,7 @@ _PASSES = 3
 
 @dataclass(frozen=True)
 class Undone:
-    """Result of an undo: which knobs were restored, vanished, or were left alone and why."""
+    """Result of an undo: which settings were restored, have vanished, or were left alone and why."""
 
     #: Knobs that were set back.
     restored: tuple[Change, ...] = ()
@@ -33,7 +33,7 @@ class Undone:
 
 
 def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
-    """Set a receipt's knobs to the intended values, and restore those of its knobs that are no longer intended.
+    """Give settings the intended values, and restore those of this receipt that are no longer intended.
 
     Raises TestbedError if the machine refuses a change or does not keep it; this call's changes are then undone. Raises
     StoreError, without changing anything, if a change cannot be recorded.
@@ -61,7 +61,7 @@ def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[C
 
 
 def undo(receipt: Receipt, knobs: Knobs) -> Undone:
-    """Set every knob of a receipt to the next owner's value or the original one; a second call does nothing.
+    """Give each setting of a receipt the value of the next receipt, or the original one.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def check_place(receipt: Receipt, knobs: Knobs) -> None:
 
 
 def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
-    """Yield wishes in order, in batches that end where a wish creates or removes an object that later wishes use.
+    """Yield intended values in order, in batches that end where a group is made or removed.
 
     A batch is recorded in one write: waiting for the disk is most of the time of an apply.
     """
@@ -111,7 +111,7 @@ def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
 
 @dataclass
 class _Session:
-    """Changes made for one receipt."""
+    """The changes that are being made for one receipt."""
 
     receipt: Receipt
     knobs: Knobs
@@ -128,13 +128,13 @@ class _Session:
         return self.receipt.journal
 
     def identity(self, label: str) -> tuple[str, str]:
-        """Return a knob's tree and name, which do not depend on how drivers are combined."""
+        """Return a setting's kind and name, which do not depend on how drivers are combined."""
         part = getattr(self.knobs, "part", None)
         driver, knob = (self.knobs, label) if part is None else part(label)
         return driver.place(), knob
 
     def look(self, wishes: Sequence[Wish]) -> None:
-        """Record the knobs' values before any change."""
+        """Record the settings' values before any change."""
         for wish in wishes:
             if not wish.give_back:
                 held = self.knobs.read(wish.knob)
@@ -154,12 +154,12 @@ class _Session:
                     self._layered(wish, self.found.get(wish.knob))
 
     def _leads(self, label: str) -> bool:
-        """Return whether this receipt's value of a knob will be in force: no later receipt has set the knob."""
+        """Return whether this receipt's value of a setting is in force, not that of a later receipt."""
         owners = [layer.receipt for layer in self.journal.stack(*self.identity(label))]
         return self.receipt.number not in owners or owners[-1] == self.receipt.number
 
     def _raise(self, wish: Wish) -> None:
-        """Move this receipt's value of a knob to the top, since this receipt also sets the knobs that decide it."""
+        """Make this receipt's value of a setting the latest one."""
         stack = self.journal.stack(*self.identity(wish.knob))
         mine = next((layer for layer in stack[:-1] if layer.receipt == self.receipt.number), None)
         if mine is not None:
@@ -167,7 +167,7 @@ class _Session:
             self.journal.add(mine)
 
     def set(self, batch: Sequence[Wish]) -> None:
-        """Record the wishes in the journal, then apply them."""
+        """Record intended values in the journal, then write them to the machine."""
         now = {wish.knob: self.knobs.read(wish.knob) for wish in batch}
         with self.journal.transaction():
             changes = []
@@ -180,7 +180,7 @@ class _Session:
             self._write(change.knob, change.after)
 
     def _layered(self, wish: Wish, held: str | None) -> bool:
-        """Put a wish on its knob's stack of values; return whether the wish is now in force."""
+        """Record an intended value among a setting's values; return whether it is now in force."""
         place, knob = self.identity(wish.knob)
         stack = self.journal.stack(place, knob)
         mine = next((layer for layer in stack if layer.receipt == self.receipt.number), None)
@@ -212,7 +212,7 @@ class _Session:
             )
 
     def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:
-        """Restore knobs to the values before this receipt, last one first; refused knobs stay in the journal."""
+        """Restore settings to the values before this receipt, last one first."""
         told: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
         pending: list[Change] = []
         steady: list[Change] = []
@@ -269,7 +269,7 @@ class _Session:
     def _judged(
         self, layer: Layer, stack: Sequence[Layer], held: str | None, layers: Sequence[Layer]
     ) -> tuple[str, Change]:
-        """Classify one of several layers to be removed, and return the change that restores its knob."""
+        """Decide how one recorded value is undone, and return the change that restores the setting."""
         follows = bool(self._followed(layer.knob, {each.knob: each.value for each in layers}))
         kind, change = _judged(layer, stack, held, follows=follows)
         if kind == "steady" and held is not None and self._holder(layer.label) is not None:
@@ -277,7 +277,7 @@ class _Session:
         return kind, change
 
     def _followed(self, knob: str, others: Mapping[str, str | None]) -> Sequence[str]:
-        """Return which other knobs also set this knob, as a CPU set decides the CPUs of its member processes."""
+        """Return which other settings also change this one, as a CPU set decides its processes' CPUs."""
         followed = getattr(self.knobs, "followed", None)
         return () if followed is None else followed(knob, others)
 
@@ -290,7 +290,7 @@ class _Session:
 
     @functools.cached_property
     def _others(self) -> dict[int, dict[str, str | None]]:
-        """Knobs and values of the other open receipts."""
+        """Settings and values of all other receipts that were not undone."""
         return {
             receipt.number: {layer.knob: layer.value for layer in receipt.layers()}
             for receipt in self.journal.receipts(still_open=True)
@@ -300,7 +300,7 @@ class _Session:
     def _restored(
         self, pending: list[Change], steady: list[Change]
     ) -> tuple[list[Change], list[str], list[str], dict[str, str]]:
-        """Set knobs, in several passes; return the restored, vanished and used knobs, and the machine's refusals."""
+        """Write settings, in several passes; return what was restored, and what the machine refused."""
         restored: list[Change] = []
         gone: list[str] = []
         in_use: list[str] = []
@@ -326,7 +326,7 @@ class _Session:
         return restored, gone, in_use, failed
 
     def _written(self, change: Change) -> Change:
-        """Write a change; if its object (such as a group) has vanished, write the next lower value whose object exists.
+        """Write a change; if its object has vanished, write the next earlier value whose object exists.
 
         Raises VanishedError if there is none.
         """
@@ -341,12 +341,12 @@ class _Session:
         return change
 
     def _disturbed(self, change: Change) -> bool:
-        """Return whether a restored knob has changed again; a knob that vanished has not."""
+        """Return whether a restored setting has changed again."""
         held = self._read(change.knob)
         return held is not None and held != change.after
 
     def _read(self, label: str) -> str | None:
-        """Return the value of a knob; None if the knob cannot be read."""
+        """Return the value of a setting; None if it cannot be read."""
         try:
             return self.knobs.read(label)
         except SlomoError:
@@ -384,7 +384,7 @@ class _Session:
 
 
 def _judged(layer: Layer, stack: Sequence[Layer], held: str | None, *, follows: bool) -> tuple[str, Change]:
-    """Classify a layer to be removed (covered, steady, vanished, pending or foreign); return the change to make."""
+    """Decide how a recorded value is undone (covered, steady, vanished, pending or foreign)."""
     beneath = [each for each in stack if each.number < layer.number]
     target = beneath[-1].value if beneath else None
     change = Change(layer.label, held, target)

@@ -1,4 +1,4 @@
-"""Mark slomo's processes by an environment variable that identifies the process which started them.
+"""Mark slomo's processes by an environment variable, which identifies the process that started them.
 
 A process id alone is no proof, since ids are reused; id, start time, boot and PID namespace (pid_namespaces(7))
 together identify one process uniquely. Processes in another container's PID namespace cannot be looked up: they count
@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class RunMark:
-    """Origin of a run: boot, process, its start time, a number, and the PID namespace (empty in older marks).
+    """Identity of the process that started a run: boot, process id, start time, a number, PID namespace.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Notify systemd about the state of a loop (sd_notify(3)): ready, alive, stopping."""
+"""Tell systemd the state of a control loop (sd_notify(3)): ready, alive, stopping."""
 
 import os
 import socket

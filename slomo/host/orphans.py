@@ -1,4 +1,4 @@
-"""Find and remove leftovers of a killed campaign: processes, run directories and DPDK files with slomo's mark.
+"""Find and remove what a killed campaign has left: processes, run directories and DPDK files with slomo's mark.
 
 The next run does this before it starts. Anything without a mark, or whose mark names a running process, is left alone.
 """
@@ -53,7 +53,7 @@ def make_run_directory(name: str, what: str) -> Path:
 
 
 def marked_processes() -> dict[int, RunMark]:
-    """Return all processes of this user that carry a run's mark, by process id."""
+    """Return all processes of this user that slomo has marked, by process id."""
     marks_by_pid: dict[int, RunMark] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and (mark := mark_of(int(entry.name))) is not None:
@@ -62,7 +62,7 @@ def marked_processes() -> dict[int, RunMark]:
 
 
 def mark_of(pid: int) -> RunMark | None:
-    """Return the mark in a process's environment; None if there is none or the environment cannot be read."""
+    """Return slomo's mark in a process's environment; None if there is none."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -85,7 +85,7 @@ def remove_orphans() -> Removed:
 
 
 def kill_marked(mark: RunMark) -> tuple[int, ...]:
-    """Kill every process with exactly this mark, whichever process group it is in."""
+    """Kill every process that has exactly this mark."""
     return tuple(
         pid
         for pid, carried in marked_processes().items()

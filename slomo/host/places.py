@@ -21,7 +21,7 @@ def cache_directory() -> Path:
 
 
 def this_place(tree: str) -> str:
-    """Return the name of a tree with this machine's name and boot.
+    """Return a text that identifies a kind of settings on this machine since this boot.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Drive Intel's ``pqos`` command: read cache classes and cores, and set them as knobs.
+"""Read and write cache classes and their cores by Intel's ``pqos`` command.
 
 Knobs: ``llc@0:1`` and ``mba@0:1`` (socket 0, class 1), ``core:3`` (the core's class).
 """
@@ -65,7 +65,7 @@ def run_pqos(words: Sequence[str]) -> str:
 
 
 class PqosKnobs:
-    """Reads and sets classes by running ``pqos``.
+    """Reads and writes cache classes and their cores by ``pqos``.
 
     `command`: program and options, for instance ``("pqos", "-I")``.
 
@@ -91,15 +91,15 @@ class PqosKnobs:
         return True, f"{len(state.classes)} classes"
 
     def place(self) -> str:
-        """Return the name of this host and its boot."""
+        """Return a text that identifies this host and this boot."""
         return this_place("pqos")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's pqos lock in a context."""
+        """Hold this host's pqos lock while a context lasts."""
         return MachineLock("pqos")
 
     def read(self, knob: str) -> str | None:
-        """Return the present value of a knob."""
+        """Return the present value of a setting."""
         kind, _, rest = knob.partition(":")
         state = self.state()
         if kind == "core":
@@ -108,13 +108,16 @@ class PqosKnobs:
         return state.classes.get(int(rest), {}).get(kind)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob. Raises TestbedError, with pqos's output, if that fails."""
+        """Write a setting.
+
+        Raises TestbedError, with pqos's output, if that fails.
+        """
         kind, _, rest = knob.partition(":")
         words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")
         run_pqos([*self.command, *words])
 
     def knobs(self) -> Iterator[str]:
-        """Return the names of the knobs: settings of classes, and classes of cores."""
+        """Return the names of the settings: those of classes, and the class of each core."""
         state = self.state()
         for number, settings in state.classes.items():
             yield from (f"{kind}:{number}" for kind in settings)

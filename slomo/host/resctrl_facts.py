@@ -1,4 +1,4 @@
-"""Properties of a resctrl tree: ways, classes, units of memory bandwidth, mount options.
+"""What a machine's resctrl can do: number of ways and classes, units of memory bandwidth, mount options.
 
 Documentation/arch/x86/resctrl.rst of Linux; Intel uses percent or (mounted with mba_MBps) MB/s, AMD eighths of GB/s.
 """
@@ -36,7 +36,7 @@ class ResctrlFacts:
     resources: dict[str, tuple[int, ...]]
 
     def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:
-        """Return a tenant's cache masks as texts by resource, after checking them.
+        """Return, after checking them, the lines that set a tenant's cache ways.
 
         Raises TestbedError for a mask that this cache does not accept.
         """

@@ -1,4 +1,4 @@
-"""Read and set the kernel's resctrl tree as knobs: groups, their settings, cores and tasks.
+"""Read and write the kernel's resctrl as settings ("knobs"): groups, their masks, cores and tasks.
 
 They are ``group:G``, ``schemata:G:L3:0``, ``core:3`` and ``task:42`` (its group), ``watch:A/mon_groups/M:3`` (a core
 that a monitoring group counts), ``monitor:M`` (the class above a monitoring group: renaming it changes the class
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class ResctrlKnobs:
-    """Reads and sets the knobs of one resctrl tree.
+    """Reads and writes the settings of one resctrl tree.
 
     `tree`: tree; the kernel's own if not given.
 
@@ -43,11 +43,11 @@ class ResctrlKnobs:
         return this_place(str(self.tree.root))
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock of the tree in a context."""
+        """Hold this host's lock of resctrl while a context lasts."""
         return MachineLock(f"resctrl on '{self.tree.root}'")
 
     def core_wishes(self, core: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
-        """Return the wishes that move a core into a group, and out of its present group's monitoring groups.
+        """Return the values that move a core into a group.
 
         Cores that the same receipt removed from monitoring groups before (`own`) stay removed.
         """
@@ -58,7 +58,7 @@ class ResctrlKnobs:
         return [*(Wish(knob, None) for knob in dict.fromkeys(left)), Wish(f"core:{core}", group)]
 
     def task_wishes(self, task: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
-        """Return wishes that move a task into a group: by renaming its own monitoring group, or else directly."""
+        """Return the values that move a task into a group."""
         there = self._group_of_task(task) or ""
         control, monitor = control_of(there), f"monitor:{there.rpartition('/')[2]}"
         watched = control != there
@@ -69,7 +69,10 @@ class ResctrlKnobs:
         return [Wish(f"task:{task}", there if control == group else group)]
 
     def read(self, knob: str) -> str | None:
-        """Return a knob's value. Raises TestbedError if it cannot be read."""
+        """Return a setting's value.
+
+        Raises TestbedError if it cannot be read.
+        """
         kind, _, rest = knob.partition(":")
         readers: dict[str, Callable[[str], str | None]] = {
             "group": lambda name: PRESENT if self.tree.has_group(name) else None,
@@ -85,7 +88,10 @@ class ResctrlKnobs:
         return readers[kind](rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set a knob; TestbedError with the kernel's reason; VanishedError if the group or task no longer exists."""
+        """Write a setting.
+
+        Raises TestbedError with the kernel's reason; VanishedError if the group or task no longer exists.
+        """
         kind, _, rest = knob.partition(":")
         if kind == "group" and not _NAME.fullmatch(rest):
             raise TestbedError(f"'{rest}' is not a valid group name", hint="letters, digits, '_', '.' and '-'")
@@ -103,7 +109,7 @@ class ResctrlKnobs:
         writers[kind](rest, value)
 
     def knobs(self) -> Iterator[str]:
-        """Return the names of every group's settings and of every core."""
+        """Return the names of all settings: those of every group, and the group of every core."""
         for group in self.tree.control_groups():
             if group:
                 yield f"group:{group}"

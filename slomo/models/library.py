@@ -107,7 +107,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
                 require_same(machine, known, stated_fingerprint(environment, machine), "the dataset")
 
     def find(self, workload: Workload | str, machine: str | None = None) -> NFModel:
-        """Return the model of a workload, given as value, key or NF name.
+        """Return the model of a workload, which is given as a `Workload`, by its key, or by its NF's name.
 
         An NF name means the only workload of that NF or, of several, the one with default traffic and configuration.
 

@@ -1,1 +1,1 @@
-"""Experiment plans and campaigns; import its files."""
+"""Decide which runs to measure (plans), and make them (campaigns); import the files of this package."""

@@ -1,1 +1,1 @@
-"""Measured data: runs, measurements, their provenance, and datasets."""
+"""Measured data: runs, their summaries, where they come from, and datasets of them."""

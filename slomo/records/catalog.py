@@ -1,4 +1,4 @@
-"""The datasets that ship with the project: one directory each, with measurements, provenance and a card.
+"""The datasets that slomo contains: one directory each, with measurements, origin and a card.
 
 The card follows datasheets for datasets (Gebru et al., CACM 2021): what was measured, how, and what it is not good for.
 """

@@ -1,4 +1,4 @@
-"""The profile dataset: every measurement of a campaign in one tidy table, with its environment.
+"""A dataset: every measurement of a campaign in one table, with a description of how it was measured.
 
 SLOMO (SIGCOMM'20) section 4.1: the pairs (V, P) that train sensitivity models, and the core-level vectors of
 contentiousness profiles, are in one table with one row per measurement and target.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ProfileDataset:
-    """Measurements as a table with a fixed schema, plus their environment; never changed after creation.
+    """Measurements as a table with fixed columns, and the environment in which they were made.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class ProfileDataset:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The table as a pandas frame; a copy."""
+        """A copy of the table as a pandas frame."""
         return self._frame.copy()
 
     @property
     def environment(self) -> dict[str, Any]:
-        """A copy of the environment that the measurements share."""
+        """A copy of the description of how the measurements were made."""
         environment: dict[str, Any] = json.loads(json.dumps(self._environment))
         return environment
 
@@ -80,7 +80,7 @@ class ProfileDataset:
 
     @property
     def profiled_targets(self) -> tuple[str, ...]:
-        """The :attr:`targets` at full load, and those of NFs that were measured only at lower loads; without mixes."""
+        """Those :attr:`targets` that were profiled, not only measured in mixes."""
         full = self._frame[schema.OFFERED].isna()
         saturated = self._frame["nf"].isin(self._frame.loc[full, "nf"])
         listed = full | (~saturated & (self._frame[schema.PLAN] != Plan.MIX))
@@ -137,7 +137,7 @@ class ProfileDataset:
         return self._with(self._frame[keep])
 
     def converged(self) -> "ProfileDataset":
-        """Return the rows of runs that the testbed does not report as unconverged; only these are used for training.
+        """Return the rows of runs that converged; only these are used for training.
 
         Examples
         --------
@@ -147,7 +147,7 @@ class ProfileDataset:
         return self._with(self._frame[self._frame[schema.STABILITY] != Stability.UNCONVERGED])
 
     def vectors(self, prefix: str, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return one family of vectors as a frame with a column per metric; NaN if a metric was not reported.
+        """Return the counters `prefix` of all rows as a frame; NaN if one was not reported.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class ProfileDataset:
         return self._frame[[schema.metric_column(prefix, name) for name in metrics]].set_axis(list(metrics), axis=1)
 
     def metric_names(self, prefix: str) -> tuple[str, ...]:
-        """Return the metrics that a family of vectors has values for, in the table's order.
+        """Return which counters `prefix` have values.
 
         Zeros of solo rows count as measured only if there are no other rows.
         """
@@ -322,7 +322,7 @@ class ProfileDataset:
         *,
         limit: float = 0.05,
     ) -> "ProfileDataset":
-        """Build a dataset of raw runs: replicates are summarised, and a mix yields one row per tenant as target.
+        """Build a dataset of raw runs: repetitions are summarised, a mix gives one row per tenant.
 
         `records`: in any order; those of one co-location are its replicates. Runs without a target are left out.
         `environment`: provenance that all share. `limit`: largest dispersion that still counts as stable.

@@ -1,4 +1,4 @@
-"""Correct differences between probed hosts by a factor per host and metric, so that their runs form one dataset.
+"""Convert probe readings of several hosts to common units, by a factor per host and metric.
 
 Each host's reporters are calibrated for that host (`slomo.testbed.host.probe`), so their extra times beside the same
 competition differ. Competitions probed on all machines give the factor between them. Readings are converted to common
@@ -40,7 +40,7 @@ class HostEffect:
 
 
 def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, HostEffect]:
-    """Return each host's effect, from all hosts' readings of the same competitions, given in the same order.
+    """Return each host's factors, from readings beside the same competitors.
 
     The common reading of a competition is the median over hosts; factors are fitted by least squares through zero, so
     that small readings count little.
@@ -59,7 +59,7 @@ def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[
 
 
 def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """Return a dataset's reading of each competition, or the mean if the competition was probed repeatedly."""
+    """Return a dataset's probe reading beside each set of competitors."""
     felt = [name for name in names if name in FELT]
     pressed = frame[frame[schema.COMPETITOR_COUNT] > 0]
     columns = {schema.metric_column("competition", name): name for name in felt}
@@ -67,7 +67,7 @@ def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
 
 
 def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
-    """Return a host's effect from competitions that a reference host also probed; its readings define the common units.
+    """Return a host's factors, from competitors that a reference host has probed, too.
 
     Raises IncompatibleMeasurementsError if these are too few, or one host's reporters measure something else.
     """
@@ -134,7 +134,7 @@ def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, 
 
 
 def shared_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment without entries that differ between hosts.
+    """Return those entries of an environment that are the same on all hosts.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A measurement: replicates of one experiment, summarised, with a statement on their stability.
+"""A measurement: repeated runs of one experiment, summarised, with a statement on their stability.
 
 A measurement is values + metadata + verdict (pyperf's discipline); the raw replicates stay in it.
 """
@@ -17,7 +17,7 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class Stability(StrEnum):
-    """Whether replicates agree within the limit, and whether the testbed reports every one as converged."""
+    """Whether repeated runs agree, and whether each converged."""
 
     STABLE = "stable"
     UNSTABLE = "unstable"
@@ -26,7 +26,7 @@ class Stability(StrEnum):
 
 @dataclass(frozen=True)
 class Measurement:
-    """Replicates of one co-location, summarised by medians."""
+    """Repeated runs of the same network functions together, summarised by medians."""
 
     #: What ran.
     colocation: Colocation
@@ -122,7 +122,7 @@ def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
 
 
 def others_of(socket: MetricVector, own: MetricVector) -> MetricVector:
-    """Return a socket's vector minus one tenant's own part.
+    """Return a socket's counters minus those of one network function.
 
     Only additive metrics can be subtracted; the others are the socket's.
 

@@ -1,4 +1,4 @@
-"""Provenance of measurements, and the parts that must agree before two datasets may be merged.
+"""Where measurements come from, and what must agree before datasets are merged.
 
 Refusing to merge unlike measurements with a readable difference follows pyperf's metadata check and DPDK DTS's
 testbed fingerprints.
@@ -63,7 +63,7 @@ def describe_environment(
     seed: int | None = None,
     host: bool = True,
 ) -> dict[str, Any]:
-    """Describe a dataset's environment: machine, testbed, settings and versions.
+    """Return the description of how a dataset was measured: machine, testbed, settings, versions.
 
     `testbed`: alias of the testbed. `settings`: what the testbed itself says must be equal (`Testbed.environment`).
     `machines`, `network_functions`: name -> definition or fingerprint. `seed`: seed of the campaign. `host`: also state
@@ -84,7 +84,7 @@ def describe_environment(
 def describe_run(
     colocation: Colocation, seed: int, testbed: str, settings: Mapping[str, Any] | None = None, *, host: bool = True
 ) -> dict[str, Any]:
-    """Describe one run: machine, NFs with configuration and traffic, seed, testbed, versions.
+    """Return the description of how one run was made.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def describe_run(
 
 
 def require_felt(environment: Mapping[str, Any]) -> None:
-    """Raise an error for old probe measurements whose vectors were converted to counter units by a disproved law.
+    """Raise an error for old probe measurements that were converted by a rule later found wrong.
 
     The IncompatibleMeasurementsError says how to repeat them.
 
@@ -127,7 +127,7 @@ def require_felt(environment: Mapping[str, Any]) -> None:
 
 
 def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return how two environments differ where they must agree, as lines ``key: left | right``; empty if they agree.
+    """Return how two environments differ where they must agree, one line per difference.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Convert measurements and runs to rows of a profile dataset.
+"""Convert measurements and runs to rows of a dataset.
 
 Solo rows have zero for every additive metric (no competitors, no pressure). A run of a mix gives one row per tenant,
 each in turn as the target ("rotation"), so that one run of n NFs tests n predictions.
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def plan_of(colocation: Colocation) -> Plan:
-    """Return the plan to which a co-location belongs, derived from its competitors.
+    """Return the plan to which a run belongs, derived from its competitors.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def workload_columns(workload: Workload) -> Row:
 
 
 def workload_from_columns(row: Mapping[str, Any]) -> Workload:
-    """Rebuild the target of a row."""
+    """Return the target of a row."""
     offered = float(row[schema.OFFERED])
     traffic = Traffic(
         packet_size_b=int(row[schema.PACKET_SIZE]),
@@ -81,7 +81,7 @@ def json_mapping(text: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=8192)  # an evaluation reads the same cells a hundred times
 def competitors_from_cell(text: str) -> tuple[Workload, ...]:
-    """Rebuild the competitors of a row."""
+    """Return the competitors of a row."""
     competitors = _json(text)
     if not isinstance(competitors, list) or not all(isinstance(item, dict) for item in competitors):
         raise InvalidValueError(f"{text[:80]!r} is no JSON list of workloads")
@@ -106,7 +106,7 @@ def colocation_columns(colocation: Colocation, plan: Plan) -> Row:
 
 
 def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mpps: float = math.nan) -> Row:
-    """Return the dataset row of a measurement, with the target in focus."""
+    """Return the dataset row of a measurement."""
     solo = not measurement.colocation.competitors
     plan = plan_of(measurement.colocation) if plan is None or solo else plan
     provenance, own = measurement.provenance, measurement.contentiousness
@@ -174,7 +174,7 @@ def _group_rows(group: _Group) -> list[Row]:
 
 
 def rotate(record: RunRecord, slot: int) -> RunRecord:
-    """Return a run with tenant `slot` as target, without the run of its competitors alone if `slot` is not 0.
+    """Return a run with another of its network functions as target.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def _truth(records: Sequence[RunRecord], slot: int) -> float:
 
 
 def _beside(records: Sequence[RunRecord]) -> MetricVector:
-    """Return the socket's metrics beside the target minus the target's own share, as medians over replicates."""
+    """Return the socket's counters beside the target, without the target's own."""
     phases: list[Phase] = [record.beside for record in records if record.beside is not None]
     values: dict[str, float] = {}
     for name, metric in METRICS.items():

@@ -1,4 +1,4 @@
-"""The raw result of one run of an experiment on a testbed.
+"""The raw result of one run on a testbed.
 
 It has two phases, as SLOMO (SIGCOMM'20) and its published scripts: PCM runs once with only the competitors, before the
 target starts (its socket-level columns are the vector V), and again with the target beside them.
@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class TenantSample(Stored):
-    """Readings of one tenant during one phase."""
+    """What was measured of one network function in one part of a run."""
 
     #: Packets served [Mpps].
     throughput_mpps: float
@@ -40,7 +40,7 @@ class TenantSample(Stored):
 
 @dataclass(frozen=True)
 class Phase(Stored):
-    """One phase of a run: the tenants that ran, and the metrics of the socket and system they shared."""
+    """One part of a run: the network functions that ran, and the counters of their socket."""
 
     #: In the order of the participating tenants of the co-location.
     tenants: tuple[TenantSample, ...]
@@ -61,7 +61,7 @@ class Phase(Stored):
 
 @dataclass(frozen=True)
 class RunRecord(Stored, version=SCHEMA_VERSION):
-    """One run: a co-location that was measured once."""
+    """One run of network functions together, as measured."""
 
     #: What ran.
     colocation: Colocation

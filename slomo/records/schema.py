@@ -1,4 +1,4 @@
-"""Columns of a profile dataset: their names and types, and a check of every table.
+"""The columns of a dataset: their names and types, and a check of every table.
 
 One row per (measurement, target). The vector columns follow SLOMO (SIGCOMM'20) section 4.1: the competition's vector V,
 measured alone and beside the target, and the target's own core-level vector, which is its contentiousness.

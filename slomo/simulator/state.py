@@ -75,7 +75,7 @@ class Batches(NamedTuple):
     latency_ns: Floats  # (rows, tenants, LATENCY_SAMPLES) the last of them
 
     def part(self, rows: slice) -> "Batches":
-        """Return some of the batches."""
+        """Return the counts of some batches of simulated time."""
         return Batches._make(each[rows] for each in self)
 
 

@@ -1,1 +1,1 @@
-"""Testbeds: the machines and simulators on which co-locations run. Import the files of this package directly."""
+"""Testbeds: simulators and real machines on which network functions are run together; import this package's files."""

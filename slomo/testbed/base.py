@@ -1,4 +1,4 @@
-"""The contract of every testbed: run one co-location, return the measurements.
+"""What every testbed must do: run network functions together, and return the measurements.
 
 The simulator, a real machine and a replay of recorded runs implement the same method; variants are made by wrapping
 (google/vizier's experimenters; Ax's simulated back end).
@@ -13,7 +13,7 @@ from slomo.vocabulary.colocation import Colocation
 
 @runtime_checkable
 class Testbed(Protocol):
-    """A machine or simulator that can run co-locations.
+    """A machine or simulator on which network functions can be run together (a co-location).
 
     Implementations are values or own their resources; `run` may be called from several processes, each with its own
     copy, unless :attr:`exclusive` is true.
@@ -25,7 +25,7 @@ class Testbed(Protocol):
     exclusive: bool
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Run a co-location's two phases (competitors alone, then beside the target) and return the record.
+        """Run the competitors alone, then beside the target, and return what was measured.
 
         Raises TestbedError if the experiment cannot run; UnknownNameError or InvalidValueError for an unknown name or
         invalid value in the co-location.

@@ -1,4 +1,4 @@
-"""Create a testbed from its alias; a testbed instance is returned unchanged.
+"""Make a testbed from its name (simulated, host, replay, champsim or a plug-in's).
 
 Every family of plug-ins has one lazy registry (a string alias or an instance, as scikit-learn's scorers).
 """
@@ -26,7 +26,7 @@ def make_testbed(
     network_functions: Iterable[NetworkFunction] = (),
     source: ProfileDataset | Iterable[RunRecord] | str | Path | None = None,
 ) -> Testbed:
-    """Return the testbed for an alias, or the given testbed itself.
+    """Return the testbed of this name, or the given testbed itself.
 
     Parameters
     ----------

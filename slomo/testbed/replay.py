@@ -1,4 +1,4 @@
-"""A testbed that replays recorded runs.
+"""A testbed that returns recorded runs instead of making runs.
 
 Profilers and models are tested on real measurements this way (Ax's and vizier's replayed back ends).
 """
@@ -53,7 +53,7 @@ class ReplayTestbed:
             self._recorded.setdefault(record.colocation.key, []).append(record)
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Return the recorded run with this seed, or else one of the co-location's replicates, chosen by the seed.
+        """Return a recorded run of these network functions, chosen by the seed.
 
         Raises TestbedError if this co-location was not recorded.
         """
@@ -68,7 +68,7 @@ class ReplayTestbed:
 
     @property
     def colocations(self) -> tuple[Colocation, ...]:
-        """All recorded co-locations, in the order in which they were recorded."""
+        """All sets of network functions whose runs were recorded."""
         return tuple(records[0].colocation for records in self._recorded.values())
 
     def environment(self) -> Mapping[str, Any]:
@@ -81,7 +81,7 @@ class ReplayTestbed:
 
 
 def _records(dataset: ProfileDataset) -> Iterator[RunRecord]:
-    """Rebuild run records from a dataset: the target's row, and the rows of those competitors that have one."""
+    """Make run records from a dataset's rows."""
     runs: dict[str, dict[int, Mapping[Any, Any]]] = {}
     for row in dataset.frame.to_dict("records"):
         runs.setdefault(row[schema.RUN_KEY], {})[row[schema.TENANT]] = row
@@ -123,7 +123,7 @@ def _vector(row: Mapping[Any, Any], prefix: str, scope: Scope) -> MetricVector:
 
 
 def _together(beside: MetricVector, own: MetricVector) -> MetricVector:
-    """Return the socket's vector: the competitors' part plus the target's, for metrics that compose by summing."""
+    """Return the socket's counters: those of the competitors plus the target's."""
     added = {name: value + own.get(name, 0.0) for name, value in beside.items() if METRICS[name].rule is Rule.SUM}  # type: ignore[operator]
     return MetricVector({**dict(beside), **added}, scope=Scope.SOCKET)
 

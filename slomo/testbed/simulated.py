@@ -1,4 +1,4 @@
-"""The built-in simulator as a testbed, for users without a test machine.
+"""The built-in simulator as a testbed.
 
 Both phases of SLOMO's protocol (SIGCOMM'20, section 4.1) are simulated line by line; competitors keep their cores
 between the phases, as running processes do.
@@ -33,7 +33,7 @@ _PHASE_S, _PER_MILLION_S = 0.01, 0.06
 
 
 class SimulatedTestbed:
-    """Runs co-locations on a simulated machine.
+    """Runs network functions together on a simulated machine.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class SimulatedTestbed:
         self._host = {"versions": versions(), "platform": platform_fingerprint()}
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Simulate the competitors alone, then all tenants.
+        """Simulate the competitors alone, then together with the target.
 
         Raises InvalidValueError for another machine, more tenants than cores on the NIC's socket, or an impossible
         setting; UnknownNameError, with the nearest name, for an unknown NF.

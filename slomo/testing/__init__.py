@@ -1,1 +1,1 @@
-"""The testing room; import its files."""
+"""Tests that plug-ins must pass; import the files of this package."""

@@ -1,4 +1,4 @@
-"""The contract of every enforcement backend as tests: subclass it in a test suite and override three methods."""
+"""Tests that every enforcement backend must pass: subclass the class and override three methods."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from slomo.host.journal import Receipt, open_receipts
 
 
 class EnforcerContract:
-    """Facts about any backend; collected by pytest in subclasses whose name begins with ``Test``.
+    """Tests of a backend; pytest collects them in subclasses whose name begins with ``Test``.
 
     Examples
     --------
@@ -65,12 +65,12 @@ class EnforcerContract:
         return {**show(backend), **{knob: backend.read(knob) for knob in sorted(knobs)}}
 
     def test_it_is_named_and_placed(self, backend: Backend) -> None:
-        """A backend says its name and where its receipts are good."""
+        """A backend has a name, and says on which machine its records of changes are valid."""
         assert backend.name
         assert backend.place()
 
     def test_applied_is_read_back(self, backend: Backend, folder: object) -> None:
-        """After an apply the machine is as planned: nothing differs."""
+        """After `apply`, the machine has the plan's settings: `diff` is empty."""
         receipt = _apply(self.plans()[0], backend, folder)
         try:
             assert diff(self.plans()[0], backend) == ()
@@ -80,14 +80,14 @@ class EnforcerContract:
             undo(receipt, backend)
 
     def test_diff_changes_nothing(self, backend: Backend) -> None:
-        """Looking is free of effects."""
+        """`diff` does not change the machine."""
         before = self.state(backend)
 
         assert diff(self.plans()[0], backend)
         assert self.state(backend) == before
 
     def test_undone_is_as_found(self, backend: Backend, folder: object) -> None:
-        """Apply, then undo: to the byte; undoing again does nothing."""
+        """After `apply` and `undo` the machine is as before; a second `undo` does nothing."""
         before = self.state(backend)
 
         receipt = _apply(self.plans()[0], backend, folder)
@@ -99,7 +99,7 @@ class EnforcerContract:
         assert receipt.state == "undone"
 
     def test_one_receipt_for_many_plans(self, backend: Backend, folder: object) -> None:
-        """Plans applied one after the other on one receipt are undone at once."""
+        """Several plans applied with one receipt are undone by one `undo`."""
         before = self.state(backend)
         first, second = self.plans()
 
@@ -112,7 +112,7 @@ class EnforcerContract:
 
     @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
     def test_receipts_are_undone_in_any_order(self, backend: Backend, folder: object, order: tuple[int, ...]) -> None:
-        """Whichever of two receipts is undone first, the machine ends where both began."""
+        """Whichever of two receipts is undone first, the machine ends as it was at the start."""
         before = self.state(backend)
 
         receipts = [_apply(plan, backend, folder) for plan in self.plans()]
@@ -123,7 +123,7 @@ class EnforcerContract:
         assert [receipt.state for receipt in receipts] == ["undone", "undone"]
 
     def test_undoing_the_first_leaves_the_second(self, backend: Backend, folder: object) -> None:
-        """What the second receipt asked for stays in force until it is undone itself."""
+        """The settings of the second receipt stay in force until it is undone itself."""
         first, second = (_apply(plan, backend, folder) for plan in self.plans())
 
         undo(first, backend)
@@ -133,7 +133,7 @@ class EnforcerContract:
         assert left == ()
 
     def test_a_receipt_survives_its_process(self, backend: Backend, folder: object) -> None:
-        """What was read from the disk undoes as well as what was kept."""
+        """A receipt that another process reads from disk can be undone, too."""
         before = self.state(backend)
         _apply(self.plans()[0], backend, folder)
 
@@ -143,7 +143,7 @@ class EnforcerContract:
         assert self.state(backend) == before
 
     def test_what_it_cannot_do_is_refused_whole(self, backend: Backend, folder: object) -> None:
-        """A plan that the machine cannot do raises an error with a hint and changes nothing."""
+        """A plan that the machine cannot carry out raises an error and changes nothing."""
         before = self.state(backend)
 
         with pytest.raises(SlomoError) as caught:

@@ -1,4 +1,4 @@
-"""The contract of model families as tests: subclass it, say how to make the family, and pytest runs them all.
+"""Tests that every model family must pass: subclass the class and say how to make the family.
 
 Shipped with the library, as optuna ships its conformance tests for samplers (optuna/testing): authors
 of a model test it against the same facts as slomo's own.
@@ -32,7 +32,7 @@ SOLO_MPPS = 5.0
 
 
 class ModelContract:
-    """Tests that every model family must pass; override :meth:`make_family`."""
+    """Tests of a model family; subclasses override :meth:`make_family`."""
 
     #: Whether the models can be saved by `ModelLibrary.save` (those whose `to_dict` is of a kind slomo can read).
     can_be_saved = True
@@ -50,7 +50,7 @@ class ModelContract:
         return family.fit(names, rows, mpps, solo_mpps=SOLO_MPPS, seed=seed), rows, mpps
 
     def test_features_are_among_those_measured(self) -> None:
-        """A family asks only for columns that exist, each once."""
+        """A family selects only columns that exist, each once."""
         names = self.make_family().select_features(AVAILABLE)
         assert set(names) <= set(AVAILABLE)
         assert len(set(names)) == len(names)
@@ -64,7 +64,7 @@ class ModelContract:
         assert len(model.feature_names) == rows.shape[1]
 
     def test_answers_are_throughputs(self) -> None:
-        """Answers have one finite, non-negative number per row."""
+        """A model predicts one finite, non-negative number per row."""
         model, rows, _ = self.fitted()
         answers = model.predict_mpps(rows)
         assert answers.shape == (len(rows),)
@@ -72,19 +72,19 @@ class ModelContract:
         assert (answers >= 0).all()
 
     def test_no_rows_no_answers(self) -> None:
-        """An empty batch is answered with an empty array."""
+        """For an empty batch a model returns an empty array."""
         model, rows, _ = self.fitted()
         assert model.predict_mpps(rows[:0]).shape == (0,)
 
     def test_a_row_is_answered_alike_in_any_company(self) -> None:
-        """A row's answer depends neither on the other rows nor on their order."""
+        """The prediction for a row depends neither on other rows nor on their order."""
         model, rows, _ = self.fitted()
         answers = model.predict_mpps(rows)
         np.testing.assert_array_equal(model.predict_mpps(rows[::-1])[::-1], answers)
         np.testing.assert_array_equal(model.predict_mpps(rows[3:4]), answers[3:4])
 
     def test_unknown_stays_unknown(self) -> None:
-        """A row that lacks a value is answered with NaN, and no other row is."""
+        """For a row that lacks a value a model returns NaN; other rows are not affected."""
         model, rows, _ = self.fitted()
         if rows.shape[1]:
             gap = rows[:5].copy()
@@ -92,7 +92,7 @@ class ModelContract:
             assert np.isnan(model.predict_mpps(gap)).tolist() == [False, False, True, False, False]
 
     def test_input_is_left_alone(self) -> None:
-        """Neither fitting nor predicting changes the arrays given."""
+        """Neither training nor predicting changes the arrays given."""
         family = self.make_family()
         names = family.select_features(AVAILABLE)
         vectors, mpps = toy_competition()
@@ -103,17 +103,17 @@ class ModelContract:
         np.testing.assert_array_equal(mpps, before[1])
 
     def test_same_seed_same_numbers(self) -> None:
-        """Fitting twice with one seed gives the same answers, to the bit."""
+        """Training twice with one seed gives the same predictions, to the bit."""
         (one, rows, _), (two, _, _) = self.fitted(seed=7), self.fitted(seed=7)
         np.testing.assert_array_equal(one.predict_mpps(rows), two.predict_mpps(rows))
 
     def test_beats_nothing_it_was_shown(self) -> None:
-        """On the rows it was fitted on, a model is no worse than solo throughput everywhere."""
+        """On its training rows, a model is no worse than predicting solo throughput for all."""
         model, rows, mpps = self.fitted()
         assert np.abs(model.predict_mpps(rows) - mpps).mean() <= np.abs(SOLO_MPPS - mpps).mean()
 
     def test_is_data(self) -> None:
-        """A model is JSON; saved and read back it answers the same numbers (law 7)."""
+        """A model can be written as JSON; read back, it predicts the same numbers."""
         model, rows, _ = self.fitted()
         text = json.dumps(model.to_dict(), allow_nan=False)
         if self.can_be_saved:

@@ -1,4 +1,4 @@
-"""The contract of every placement policy as tests: subclass it in a test suite and name the policy.
+"""Tests that every placement policy must pass: subclass the class and name the policy.
 
 Shipped with the library, as the contracts of models and testbeds are, so that a plug-in is held to the same facts.
 """
@@ -14,7 +14,7 @@ from slomo.placement.problem.request import Request
 
 
 class PolicyContract:
-    """Facts about any policy; collected by pytest in subclasses whose name begins with ``Test``.
+    """Tests of a policy; pytest collects them in subclasses whose name begins with ``Test``.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class PolicyContract:
         return (Request("a", "lpm"), Request("b", "stats"), Request("c", ("lpm", "stats")))
 
     def test_it_is_a_policy_with_a_name(self) -> None:
-        """The class derives from `Policy` and is called something."""
+        """The class derives from `Policy` and has a name."""
         policy = self.make_policy()
         assert issubclass(policy, Policy)
         assert policy.name
@@ -72,14 +72,14 @@ class PolicyContract:
                 assert decision.refused is not None
 
     def test_a_full_cluster_refuses(self) -> None:
-        """What has no room is refused, and nothing of it is left behind."""
+        """A request without room is refused, and no part of it stays on the cluster."""
         placer = self.placer(servers=1)
         decisions = [placer.admit(Request(f"r{number}", "lpm")) for number in range(40)]
         assert not decisions[-1].accepted
         assert {request.id for request in placer.requests} == {d.request for d in decisions if d.accepted}
 
     def test_removing_all_empties_the_cluster(self) -> None:
-        """After everything is removed nothing runs, and the same batch is placed as before."""
+        """After all requests are removed nothing runs, and the same batch is placed as before."""
         placer = self.placer()
         first = [decision.servers for decision in placer.place_all(self.requests())]
         for request in placer.requests:
@@ -88,6 +88,6 @@ class PolicyContract:
         assert [decision.servers for decision in placer.place_all(self.requests())] == first
 
     def test_the_same_batch_is_placed_alike(self) -> None:
-        """Two empty clusters get the same plan."""
+        """On two empty clusters the same batch is placed in the same way."""
         one, two = (self.placer().place_all(self.requests()) for _ in range(2))
         assert [decision.to_dict() for decision in one] == [decision.to_dict() for decision in two]

@@ -1,4 +1,4 @@
-"""The contract of every counter reader as tests: subclass it in a test suite and say how to make the reader.
+"""Tests that every counter reader must pass: subclass the class and say how to make the reader.
 
 On a host where the reader does not work, only its report of that is checked.
 """
@@ -14,7 +14,7 @@ from slomo.vocabulary.metrics import METRICS, Scope
 
 
 class CounterReaderContract:
-    """Facts about any counter reader; collected by pytest in subclasses whose name begins with ``Test``.
+    """Tests of a counter reader; pytest collects them in subclasses whose name begins with ``Test``.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class CounterReaderContract:
         return reader.stop()
 
     def test_it_says_who_it_is_and_whether_it_can_read(self) -> None:
-        """A reader has a name, and gives a reason with its answer."""
+        """A reader has a name, and says whether it works and why not."""
         reader = self.make_reader()
         assert isinstance(reader, CounterReader)
         assert reader.name
@@ -55,7 +55,7 @@ class CounterReaderContract:
         assert usable or why
 
     def test_vectors_have_their_scope(self) -> None:
-        """Cores report core-level metrics, sockets socket-level ones; none is negative or without end."""
+        """Cores have core-level counters, sockets socket-level ones; none is negative or infinite."""
         sample = self.counted()
         for vectors, scope in ((sample.cores, Scope.CORE), (sample.sockets, Scope.SOCKET)):
             for vector in vectors.values():
@@ -64,7 +64,7 @@ class CounterReaderContract:
                 assert all(math.isfinite(value) and value >= 0.0 for value in vector.values())
 
     def test_the_duration_is_that_of_the_counting(self) -> None:
-        """The sample says how long was counted, about as long as between start and stop."""
+        """The sample says for how long was counted, as measured between start and stop."""
         assert 0.5 * self.counting_s <= self.counted().duration_s <= 100.0 * self.counting_s + 10.0
 
     def test_it_counts_again(self) -> None:

@@ -1,4 +1,4 @@
-"""The contract of every testbed as tests: subclass it in a test suite and override two methods.
+"""Tests that every testbed must pass: subclass the class and override two methods.
 
 As in vizier and scikit-learn, the library's own checks are shipped, so that other testbeds meet the same contract as
 the simulator.
@@ -18,7 +18,7 @@ from slomo.vocabulary.workload import Workload
 
 
 class TestbedContract:
-    """Facts about any testbed; collected by pytest in subclasses whose name begins with ``Test``.
+    """Tests of a testbed; pytest collects them in subclasses whose name begins with ``Test``.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class TestbedContract:
         raise NotImplementedError
 
     def test_same_seed_same_record(self) -> None:
-        """A run is decided by its co-location and seed."""
+        """Equal network functions and equal seeds give equal records."""
         if not self.repeatable:
             pytest.skip("this testbed measures the world, which does not repeat itself")
         for colocation in self.colocations():
@@ -57,7 +57,7 @@ class TestbedContract:
             assert first == again
 
     def test_results_are_values(self) -> None:
-        """A record survives the journey through its mapping."""
+        """A record that is written as a mapping and read back is equal."""
         record = self.make_testbed().run(self.colocations()[1], seed=1)
 
         assert RunRecord.from_dict(record.to_dict()).to_dict() == record.to_dict()
@@ -83,7 +83,7 @@ class TestbedContract:
         assert len(record.beside.tenants) == len(beside.tenants)
 
     def test_competition_alone_needs_no_target(self) -> None:
-        """A co-location without a target yields its competition only."""
+        """Without a target, only the competitors are measured."""
         beside = self.colocations()[1]
         record = self.make_testbed().run(Colocation(beside.machine, None, beside.competitors))
 
@@ -91,7 +91,7 @@ class TestbedContract:
         assert record.beside is None
 
     def test_metrics_have_their_scope(self) -> None:
-        """Tenants report core-level vectors, phases socket-level ones, with metrics of that scope only."""
+        """Records have core-level counters of network functions, and socket-level ones of each phase."""
         record = self.make_testbed().run(self.colocations()[1])
         for phase in (record.alone, record.beside):
             assert phase is not None
@@ -101,13 +101,13 @@ class TestbedContract:
                 assert all(math.isfinite(value) for value in vector.values())
 
     def test_unknown_function_is_refused(self) -> None:
-        """A network function the testbed does not have is named in an error."""
+        """An error names a network function that the testbed does not have."""
         solo = self.colocations()[0]
         with pytest.raises(UnknownNameError, match="no-such-function"):
             self.make_testbed().run(Colocation(solo.machine, Workload("no-such-function")))
 
     def test_environment_and_estimate_are_stated(self) -> None:
-        """The environment says which testbed it is, the same every time; an estimate is a positive time."""
+        """The environment identifies the testbed; the estimated time is positive."""
         testbed = self.make_testbed()
 
         assert testbed.environment()["testbed"]

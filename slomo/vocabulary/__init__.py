@@ -1,1 +1,1 @@
-"""Basic types: metrics, vectors, workloads, machines, co-locations."""
+"""The basic types: metrics (counters), workloads, machines, network functions, co-locations."""

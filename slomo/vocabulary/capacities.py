@@ -1,4 +1,4 @@
-"""Capacities of a machine's shared resources, which limit composed values."""
+"""The capacities of a machine's shared resources, which limit combined counters."""
 
 import math
 from collections.abc import Mapping

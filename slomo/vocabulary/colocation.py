@@ -1,4 +1,4 @@
-"""A co-location: the workloads that share a machine, and their isolation.
+"""A co-location: the network functions that run together on a machine, and what each may use.
 
 One co-location is one experiment of SLOMO (SIGCOMM'20, section 4.1): a target, its competitors, and a machine. With the
 competitors alone it yields the vector V; with the target the throughput P.
@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Isolation:
-    """Share of a machine's resources that one tenant may use; a field that is ``None`` is unrestricted.
+    """Cache ways and memory bandwidth that one network function may use; None for no limit.
 
     Attributes
     ----------

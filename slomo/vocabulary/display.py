@@ -1,4 +1,4 @@
-"""Display of results: one HTML table with all text escaped, data frames, and drawings.
+"""Show results as tables (text, HTML, data frames) and drawings.
 
 Names come from files of others (datasets, models, requests) and must not become markup. pandas and matplotlib are
 imported on first use; predicting needs neither.
@@ -63,7 +63,7 @@ def frame_of(columns: Mapping[str, Sequence[Any]]) -> "DataFrame":
 
 
 class Result:
-    """A result with throughputs: a table as data frame, and a drawing of it."""
+    """Base class of results that contain throughputs and can be shown as a table or drawn."""
 
     @abstractmethod
     def columns(self) -> Mapping[str, Sequence[Any]]:
@@ -91,7 +91,7 @@ class Result:
 
 
 def drawn(drawing: str, *arguments: object) -> "Axes":
-    """Return the axes drawn by a function of `slomo.report.results`, which is found by name.
+    """Return the axes that a function of `slomo.report.results`, found by its name, has drawn.
 
     Raises MissingExtraError without matplotlib.
     """

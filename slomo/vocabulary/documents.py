@@ -1,4 +1,4 @@
-"""Values written as the YAML documents that people edit."""
+"""Write values as the YAML documents that people edit."""
 
 from collections.abc import Mapping
 from typing import Any

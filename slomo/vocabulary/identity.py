@@ -1,4 +1,4 @@
-"""Compare machines by `Machine.fingerprint`, never by their names."""
+"""Check whether two machines are the same by their fingerprints, never by their names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ def stated_fingerprint(environment: Mapping[str, Any], machine: str) -> str:
 def require_same(
     machine: str, measured: str, other: str, what: str, source: str = "the models were measured on"
 ) -> None:
-    """Raise an error if data and models are from different machines or sources; unknown fingerprints are accepted.
+    """Raise an error if data and models are from different machines.
 
     Raises ConfigurationError with both fingerprints.
     """

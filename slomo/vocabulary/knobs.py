@@ -1,4 +1,4 @@
-"""Knobs of the synthetic competitor, read from their only definition, ``synthetic_nf/knobs.yaml``.
+"""The settings ("knobs") of the synthetic competitor, as ``synthetic_nf/knobs.yaml`` defines them.
 
 SLOMO (SIGCOMM'20) section 4.1 trains on a synthetic NF whose pressure is set by the size of its data, its accesses per
 packet and its packet buffers.
@@ -31,7 +31,9 @@ class Knob:
     description: str
 
     def check(self, value: Setting) -> Setting:
-        """Return `value` as this knob's type. Raises InvalidValueError for another type or a value out of range.
+        """Return `value` as this setting's type.
+
+        Raises InvalidValueError for another type or a value out of range.
 
         Examples
         --------
@@ -70,7 +72,7 @@ def native_sources() -> Path:
 
 @functools.cache
 def knobs() -> dict[str, Knob]:
-    """Return all knobs by name, in the order of the file.
+    """Return all settings of the synthetic competitor by name.
 
     Examples
     --------
@@ -97,7 +99,7 @@ def _knob(item: dict[str, Any]) -> Knob:
 
 
 def knob(name: str) -> Knob:
-    """Return the knob of a given name.
+    """Return the setting of a given name.
 
     Raises UnknownNameError with the nearest name.
 

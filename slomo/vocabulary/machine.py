@@ -237,7 +237,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return socket * self.llc_domains_per_socket + inside
 
     def line_rate_mpps(self, packet_size_b: int) -> float:
-        """Return a port's packet rate at line rate [Mpps].
+        """Return how many packets per second one port carries [Mpps].
 
         Examples
         --------
@@ -247,7 +247,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return mpps_of_gbps(self.nic_gbps, packet_size_b)
 
     def shared_wire_gbps(self, port_gbps: float | None = None) -> float:
-        """Return the line rate shared by all network functions [Gbit/s]: all ports', or a given one; at most the IIO's.
+        """Return the bandwidth that all network functions share at the ports [Gbit/s].
 
         Examples
         --------
@@ -259,7 +259,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
         return rate if self.iio_gbps is None else min(rate, self.iio_gbps)
 
     def capacities(self) -> Capacities:
-        """Return the capacities of one socket, which limit composed values."""
+        """Return the capacities of one socket, which limit combined counters."""
         llc_kib = self.llc_mib * 1024 * self.llc_domains_per_socket
         return Capacities(
             cores=self.cores_per_socket,

@@ -1,4 +1,4 @@
-"""The one table of contentiousness metrics: name, unit, scope, kind, PCM column, composition rule, cap.
+"""The table of all metrics (counters): name, unit, what it describes, PCM column, rule for combining, limit.
 
 Composition, the simulator, the PCM reader and the documentation all derive from :data:`METRICS`. Names are those of
 Intel PCM as SLOMO (SIGCOMM'20, section 5, table of candidate metrics) uses them; units are PCM's, with amounts per
@@ -21,7 +21,7 @@ class Scope(StrEnum):
 
 
 class Kind(StrEnum):
-    """Kind of quantity, which decides how a metric may be composed."""
+    """Kind of quantity, which decides how values of several competitors may be combined."""
 
     RATE = "rate"  # events per second
     BANDWIDTH = "bandwidth"  # bytes per second
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 class Rule(StrEnum):
-    """How a socket-level value follows from the core-level values of its tenants."""
+    """How a socket's value follows from the values of the cores on it."""
 
     SUM = "sum"
     PER_CORE = "sum / cores"  # PCM divides socket EXEC and FREQ by the threads of the socket
@@ -43,7 +43,7 @@ class Rule(StrEnum):
 
 
 class Cap(StrEnum):
-    """Capacity of the machine that bounds a composed value."""
+    """Which capacity of the machine limits a combined value."""
 
     NONE = "none"
     ONE = "1"
@@ -56,7 +56,7 @@ class Cap(StrEnum):
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric of contentiousness."""
+    """One counter by which pressure on shared resources is measured."""
 
     #: PCM's name, the key everywhere.
     name: str
@@ -98,7 +98,7 @@ def _metric(
 
 
 def _felt(name: str, who: str, cap: Cap = Cap.NONE, *, resource: str) -> Metric:
-    """Return a metric of a reporter, a probe program (Bubble-Up, MICRO'11, section 4.2); competitors' values add up."""
+    """Return a metric that a reporter (probe program) measures: its slowdown."""
     definition = f"Extra time per unit of work of {who}, beside the competition over alone."
     return _metric(name, "1", Kind.FELT, definition, Rule.SUM, scopes=(Scope.CORE, Scope.SOCKET), pcm_columns=(),
                    cap=cap, pressure=True, resource=resource)  # fmt: skip
@@ -309,7 +309,7 @@ def metric(name: str) -> Metric:
 
 
 def no_pressure(*, felt: bool) -> dict[str, float]:
-    """Return a socket's metrics without tenants: 0 for additive ones; reporters' metrics only if there are reporters.
+    """Return the counters of a socket on which nothing runs.
 
     Examples
     --------

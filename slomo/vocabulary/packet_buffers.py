@@ -31,7 +31,7 @@ def lines_per_buffer(packet_size_b: int) -> int:
 
 
 def buffers_in(ddio_kib: float, packet_size_b: int) -> int:
-    """Return how many packet buffers a DDIO space [KiB] holds.
+    """Return how many packet buffers fit into the DDIO ways.
 
     Raises InvalidValueError for a frame or a space out of range.
 
@@ -48,7 +48,7 @@ def buffers_in(ddio_kib: float, packet_size_b: int) -> int:
 
 
 def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | None:
-    """Return the packet buffers that each network function of a socket may have, all cores in use.
+    """Return how many packet buffers each network function may have if all cores are in use.
 
     Each gets an equal share of the socket's DDIO space in its own frame size, independent of its neighbours, and at
     most 2048. None if devices write to memory.

@@ -1,4 +1,4 @@
-"""Settings of a server beside its tenants: cache ways, throttles, cores, memory nodes, sockets, a shared port."""
+"""What is set on a server besides its tenants: cache ways, throttles, cores, memory nodes, sockets, a shared port."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from slomo.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class ServerSetting:
-    """Resource limits per tenant, in the tenants' order; a field left out means that the resource is not divided.
+    """What each tenant of a server may use, in the tenants' order; a field left out divides nothing.
 
     Examples
     --------

@@ -30,7 +30,7 @@ _MOST_CHANGES = 16
 
 @dataclass(frozen=True)
 class StorageWrites:
-    """An NF's writes to storage: bytes per packet, size of a batch, and whether it waits for them."""
+    """What an NF writes to storage: bytes per packet, size of a batch, and whether it waits."""
 
     bytes_per_packet: int
     blocking: bool = False

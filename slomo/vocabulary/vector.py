@@ -1,4 +1,4 @@
-"""A contentiousness vector: the use of shared resources by one tenant, one socket or one system.
+"""A vector of counters: how much one core, socket or system uses shared resources.
 
 SLOMO (SIGCOMM'20) section 4.1: the vector V of PCM metrics. A metric that was not reported is absent, never zero (PCM
 prints 0 for counters that it could not read, which would teach a model that an NF uses nothing).
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=True)
 class MetricVector(Mapping[str, float]):
-    """Metric values of one core, socket or system; an absent metric was not reported.
+    """Values of counters of one core, socket or system; one that was not reported is absent.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Line rate of Ethernet: besides the frame itself, preamble, start delimiter and gap take time (IEEE 802.3)."""
+"""Bandwidth that Ethernet frames use on the wire, with preamble, start delimiter and gap (IEEE 802.3)."""
 
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ _Rate = TypeVar("_Rate", float, Floats)
 
 
 def wire_gbps(frame_b: _Rate, mpps: _Rate) -> _Rate:
-    """Return the line rate that packets use [Gbit/s].
+    """Return the bandwidth that packets use on the wire [Gbit/s].
 
     Examples
     --------
@@ -21,7 +21,7 @@ def wire_gbps(frame_b: _Rate, mpps: _Rate) -> _Rate:
 
 
 def mpps_of_gbps(gbps: float, frame_b: float) -> float:
-    """Return the packet rate that uses a given line rate [Mpps].
+    """Return how many packets per second use a given bandwidth on the wire [Mpps].
 
     Examples
     --------

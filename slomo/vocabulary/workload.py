@@ -27,7 +27,7 @@ _NUMBERS = ("packet_size_b", "flow_count", "zipf_exponent", "offered_mpps")
 
 @dataclass(frozen=True)
 class Traffic:
-    """Packets that arrive at an NF: rate, sizes and flows.
+    """The packets that arrive at an NF: rate, sizes and flows.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Workload(Stored, version=SCHEMA_VERSION):
-    """A network function x configuration x traffic.
+    """A network function with its configuration and its traffic.
 
     Attributes
     ----------

@@ -52,7 +52,7 @@ class ProgressBar:
             self._bar.set_postfix_str(text, refresh=False)
 
     def finish(self) -> None:
-        """Remove the bar."""
+        """Remove the progress bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None

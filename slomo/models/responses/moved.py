@@ -63,7 +63,7 @@ class MostMoved:
         return tuple([(1.0 + SLACK) * amount for amount in self.amounts])
 
     def exceeded(self, moved: Sequence[float]) -> tuple[str, ...]:
-        """Return which of the amounts `moved` exceed the measured ones."""
+        """Return which of the amounts `moved` are larger than any in the profile."""
         every = zip(MOVED, self.amounts, self.limits, moved, strict=True)
         return tuple(
             f"neighbours have {value:.4g} {amount.unit} {amount.label}; the profile covers up to {most:.4g}"

@@ -39,7 +39,7 @@ class EqualPartition(Policy):
 
 
 class DynamicScaling(Policy):
-    """First fit; then add instances to requests whose observed throughput is too low.
+    """Take the first server with free cores; then add instances to requests whose throughput is too low.
 
     `e2`: dynamic scaling; packs without regard to contention, and adds an instance if an SLO is not met.
 

@@ -1,1 +1,1 @@
-"""Adaptive profiling: each run is chosen from the results of earlier ones."""
+"""Choose each run by the results of earlier ones (adaptive profiling)."""

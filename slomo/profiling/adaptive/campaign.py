@@ -1,4 +1,4 @@
-"""Run adaptive designs on a testbed: durable and resumable like any campaign, with a report of saved runs.
+"""Measure adaptively on a testbed; every run is stored, and an interrupted campaign can be resumed.
 
 Each batch of runs depends only on the seed and on the batches before. A resumed campaign therefore requests the same
 runs again, finds the results of finished ones in its store, and continues. ResQ and npf store finished runs too.
@@ -60,7 +60,7 @@ class AdaptivePlan:
     pool: Design = ()
 
     def sure(self) -> ExperimentPlan:
-        """Return the runs that are needed whatever earlier runs measure; they identify the campaign's store.
+        """Return the runs that are made whatever earlier runs measure; they identify the campaign's store.
 
         The plan's name contains the rest, so that a store is not used with another target error or budget.
         """
@@ -72,7 +72,7 @@ class AdaptivePlan:
         return ExperimentPlan(name, tuple(places), seed=settings.seed)
 
     def design(self, target: Workload, testbed: Testbed | None = None) -> AdaptiveDesign:
-        """Return the design of one network function, given the cost of runs on `testbed`."""
+        """Return the adaptive design of one network function."""
         cost_s = None if testbed is None else testbed.estimate_s
         return AdaptiveDesign(target, self.machine, self.settings, cost_s, self.pool)
 
@@ -116,7 +116,7 @@ def run_adaptive(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> AdaptiveResult:
-    """Profile every target of a plan until its model is good enough.
+    """Profile every network function of a plan until its model is good enough.
 
     `plan`: targets, target error, budget. `testbed`, `store`, `jobs`, `progress`: as in
     `slomo.profiling.campaign.run.run_campaign`. Raises StoreError, IncompatibleMeasurementsError, UsageError,
@@ -166,7 +166,7 @@ class _Batch(Schedule):
 
 
 class _Campaign:
-    """Gets each run that a design requests from the store or, if it is not there, from the testbed."""
+    """Makes each run that a design asks for, unless the store has it."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class _Campaign:
 
 
 def refuse_replicates(replicates: int) -> None:
-    """Refuse a fixed number of replicates: an adaptive design chooses repeats itself.
+    """Raise an error if a number of replicates is given, since an adaptive design repeats runs itself.
 
     Raises UsageError for any number but 1.
     """

@@ -1,4 +1,4 @@
-"""Choose among the settings of a pool those that fill the knob space.
+"""Choose settings of the synthetic competitor that are far from the measured ones.
 
 Space filling takes the setting farthest from all settings chosen before (greedy maximin: Kennard and Stone, 1969;
 Gonzalez, 1985). The corners of the space are thus measured early, which matters because trees cannot extrapolate.
@@ -15,7 +15,7 @@ from slomo.vocabulary.knobs import knob
 
 
 class Choice:
-    """A pool of settings and their coordinates in the knob space.
+    """Settings to choose from, and their coordinates.
 
     `points`: settings to choose from. `seed`: seed of the setting that filling starts from.
 
@@ -34,7 +34,7 @@ class Choice:
         self._start = int(np.random.default_rng(seed).integers(len(self.points)))
 
     def filling(self, count: int, taken: Sequence[int], worth: Floats | float = 1.0) -> list[int]:
-        """Return up to `count` settings farthest from the chosen ones and each other, weighted by their value."""
+        """Return up to `count` settings, each as far as possible from the chosen ones."""
         chosen: list[int] = []
         while len(chosen) < count and len(taken) + len(chosen) < len(self.points):
             occupied = [*taken, *chosen]
@@ -50,7 +50,7 @@ class Choice:
 
 
 def coordinates(pool: Sequence[Pressure]) -> Floats:
-    """Return knobs and instances of each point on logarithmic scales from 0 to 1, shape ``(len(pool), knobs + 1)``.
+    """Return each setting as coordinates from 0 to 1, shape ``(len(pool), knobs + 1)``.
 
     Examples
     --------

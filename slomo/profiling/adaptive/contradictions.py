@@ -1,4 +1,4 @@
-"""Find contradictory measurements: more pressure on every resource, but higher throughput.
+"""Find measurements that contradict each other: more pressure on every resource, and yet higher throughput.
 
 More pressure never speeds a network function up; in SLOMO (SIGCOMM'20, figure 4) and ResQ (NSDI'18, section 3),
 throughput falls with every metric measured there. A contradiction larger than noise means that a measurement was
@@ -21,7 +21,7 @@ DEVIATIONS = 4.0
 
 
 def contradictions(pressures: Floats, shares: Floats, noise: float) -> list[int]:
-    """Return the smallest set of measurements whose removal leaves no contradictions, most contradicted first.
+    """Return the fewest measurements without which no others contradict each other.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Adaptive design: ask for the most informative run, record its result, stop when the model is good enough.
+"""An adaptive design: it says which run to make next, records results, and stops when the model is good enough.
 
 SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here every new setting is the one
 farthest from all measured ones (Kennard and Stone, 1969). Settings on which models disagree (query by committee) were
@@ -41,7 +41,7 @@ _FEWEST_JUDGED = 12
 
 @dataclass
 class AdaptiveDesign:
-    """Ask-and-tell design for one network function.
+    """Chooses the runs of one network function: `ask` for the next ones, `tell` their results.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class AdaptiveDesign:
         return [self._records[run_key] for key in keys for run_key in sorted(self._records) if run_key[0] == key]
 
     def opening(self) -> list[PlannedRun]:
-        """Return the fixed first batch: alone twice, space-filling settings, one of them twice."""
+        """Return the first batch of runs: alone twice, and settings far from each other."""
         alone = Colocation(self.machine, self.target)
         first = [self._place(self._choice.points[number]) for number in self._choice.filling(START, ())]
         runs = [self._run(alone, 0), *(self._run(place, 0) for place in first)]
@@ -127,7 +127,7 @@ class AdaptiveDesign:
         return runs[: self.settings.budget]
 
     def outcome(self) -> AdaptiveOutcome:
-        """Return the design's progress."""
+        """Return how far the design is, and why it has stopped."""
         cost = self.cost_s or (lambda _: 0.0)
         whole = grid(instances=self.settings.instances)
         again = {run.colocation.key for run in self._asked if run.replicate > 0}
@@ -170,7 +170,7 @@ class AdaptiveDesign:
         return PlannedRun(place, replicate, run_seed(self.settings.seed, place.key, replicate))
 
     def _next(self) -> list[PlannedRun]:
-        """Return the next batch: contradictory settings again; then new settings, or a repeat if noise dominates."""
+        """Return the next batch: contradictory settings again, then new ones, or a repeated one."""
         count = min(BATCH, self.settings.budget - len(self._records))
         once = [key for key in self._contradictory() if len(self._throughputs()[key]) == 1]
         chosen = [self._again(key) for key in once[:count]]
@@ -236,7 +236,7 @@ class AdaptiveDesign:
         return relative
 
     def _assessment(self) -> Assessment | None:
-        """Return the held-out error over all recorded runs, cached."""
+        """Return the held-out error over all results so far."""
         if self._assessed[0] != len(self._records):
             assessment = None
             if len({key for key, _ in self._records}) > _FEWEST_JUDGED:

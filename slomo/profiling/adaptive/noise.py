@@ -1,4 +1,4 @@
-"""Noise from repeats of settings, and the resulting lower limit of a measurable model error.
+"""Estimate from repeated runs how noisy a run is, and which model error can be measured at all.
 
 Pooled variance of replicates, as pyperf and npf estimate noise between runs; SLOMO (SIGCOMM'20, section 4.1) takes
 medians.
@@ -16,7 +16,7 @@ _MEAN_ABSOLUTE = math.sqrt(2.0 / math.pi)
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of single runs.
+    """How noisy single runs are.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Noise:
 
     @property
     def floor(self) -> float:
-        """Mean absolute error caused by noise alone, as a share of measured throughput."""
+        """Mean absolute error that noise alone causes, as a share of measured throughput."""
         return _MEAN_ABSOLUTE * self.relative
 
     def doubt(self, throughputs_mpps: Mapping[str, Sequence[float]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Input and output of an adaptive design: target error and budget; reason for stopping, saved runs.
+"""What an adaptive design is given (target error, most runs) and what it reports.
 
 SLOMO (SIGCOMM'20, section 4.1) spends 588 runs on every network function.
 """
@@ -30,7 +30,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class AdaptiveSettings:
-    """Target error and budget of an adaptive design.
+    """Target error and largest number of runs of an adaptive design.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class AdaptiveSettings:
 
 @dataclass(frozen=True)
 class AdaptiveOutcome:
-    """Progress of an adaptive design with one network function."""
+    """How far an adaptive design is with one network function."""
 
     #: Workload key.
     target: str

@@ -1,4 +1,4 @@
-"""Screening: ten runs beside the synthetic competitor show whether sixty are worthwhile for a function.
+"""Tell from ten runs beside the synthetic competitor whether sixty are worth making for a function.
 
 SLOMO (SIGCOMM'20, section 4.1) spends the same number of runs on a firewall that loses no throughput as on a router
 that loses half of it. A better model can reduce a function's prediction error at most by its mean loss under pressure
@@ -21,7 +21,7 @@ FEWEST = 9
 
 @dataclass(frozen=True)
 class Screen(Stored):
-    """Result of screening one function.
+    """Whether more runs are worth making for one function.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Screen(Stored):
 
 
 def screen(dataset: ProfileDataset) -> tuple[Screen, ...]:
-    """Return for every function of a dataset whether more runs are worthwhile.
+    """Return, for every function of a dataset, whether more runs are worth making.
 
     `dataset`: runs alone and beside the synthetic competitor, ten or so of each function, at full load. Raises
     MissingMetricError where no function ran beside the competitor, or one of them not alone.

@@ -1,1 +1,1 @@
-"""Making the runs of a plan: ordered, stored, resumable."""
+"""Make the runs of a plan: in order, stored, resumable."""

@@ -1,4 +1,4 @@
-"""Describe a campaign in advance: targets, runs, duration (`--dry-run`).
+"""Describe a campaign before it starts (`--dry-run`): runs and time.
 
 npf and Optuna also show the size of an experiment first.
 """

@@ -1,4 +1,4 @@
-"""Interface for listeners to a campaign's progress.
+"""The interface of objects that are told of a campaign's progress.
 
 The command line draws a bar; a notebook or a log may do something else (as Optuna's and npf's callbacks).
 """
@@ -9,7 +9,7 @@ from slomo.profiling.plans.plan import PlannedRun
 
 
 class Progress(Protocol):
-    """Listener of a campaign; all calls come from the thread that called `run_campaign`."""
+    """An object that is told of a campaign's progress."""
 
     def start(self, total: int) -> None:
         """Receive the number of runs to be made now, without those already in the store.
@@ -28,7 +28,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """A listener that says nothing.
+    """A progress listener that does nothing.
 
     Examples
     --------
@@ -36,10 +36,10 @@ class Silent:
     """
 
     def start(self, total: int) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def advance(self, run: PlannedRun) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def finish(self) -> None:
-        """Say nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Run a plan on a testbed: parallel, durable, resumable, with the same dataset whatever the interruptions.
+"""Make the runs of a plan on a testbed: in parallel, each stored, with the same dataset after interruptions.
 
 The offline profiling of SLOMO (SIGCOMM'20, section 4.1) is kept as an append-only log of runs, as ResQ and npf store
 theirs. A campaign that is killed at any moment and started again ends with the same dataset.
@@ -118,7 +118,7 @@ def worker_count(testbed: Testbed, jobs: int | None) -> int:
 
 
 def check_in_advance(colocations: Iterable[Colocation], testbed: Testbed) -> None:
-    """Refuse co-locations that a testbed with ``check(colocation)`` cannot run; raises UsageError."""
+    """Raise an error if the testbed cannot run some network functions of the plan."""
     check = getattr(testbed, "check", None)
     if check is not None:
         for colocation in colocations:
@@ -142,7 +142,7 @@ def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, An
 
 @dataclass
 class _Work:
-    """The loop that distributes runs to workers; workers only compute, only the loop's thread writes to the store."""
+    """Gives runs to worker threads and stores their results."""
 
     store: CampaignStore
     schedule: Schedule
@@ -231,7 +231,7 @@ def _pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def attempt(testbed: Testbed, run: PlannedRun) -> RunOutcome:
-    """Make a run, and repeat it once if it failed; errors in the request are not retried."""
+    """Make a run, once more if it failed."""
     errors: list[Exception] = []
     started = time.perf_counter()
     for _ in range(_ATTEMPTS):
@@ -247,7 +247,7 @@ def attempt(testbed: Testbed, run: PlannedRun) -> RunOutcome:
 
 
 def _usable(record: RunRecord, run: PlannedRun) -> RunRecord:
-    """Return a record that may enter a dataset; an invalid record counts as a failed run."""
+    """Return a record if it may enter a dataset; an invalid one counts as a failed run."""
     if record.colocation != run.colocation:
         raise MeasurementError(f"{run.label}: the testbed reports another co-location: {record.colocation.label}")
     throughput = record_throughput(record)
@@ -310,7 +310,7 @@ def run_batch(
     progress: Progress,
     pool: Executor | None = None,
 ) -> dict[str, Exception]:
-    """Make a schedule's open runs, into an opened store; return label and error of every failed run.
+    """Make the runs that are still open and store them; return label and error of every failed run.
 
     `pool`: of other hosts that measure them (`slomo.fleet.campaign`); threads of this process by default.
     """

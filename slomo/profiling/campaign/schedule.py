@@ -1,4 +1,4 @@
-"""Remaining runs of a campaign: the plan, less finished runs, plus repetitions of unstable ones.
+"""Which runs of a campaign remain: those of the plan that are not finished, and repetitions of unstable ones.
 
 The next repetition depends only on the throughputs of earlier ones, so a resumed campaign asks for the same runs.
 """
@@ -14,7 +14,7 @@ from slomo.vocabulary.colocation import Colocation
 
 
 class Schedule:
-    """The open runs of a plan.
+    """The remaining runs of a plan.
 
     `plan`: the plan to measure. `finished`: co-location key and replicate of every run there is, with its record.
     `interleaved`: measure in blocks, each in a random order of its own: the first runs of everything, then the second
@@ -58,7 +58,7 @@ class Schedule:
         yield from sorted((self.plan.run(each, n) for each, n in more), key=self._place)
 
     def _place(self, run: PlannedRun) -> tuple[int, int, int]:
-        """Return the sort key of a run: blocks in random order, and within them groups with the same competitors.
+        """Return the key by which runs are ordered: random blocks, equal competitors together.
 
         A probe of a competition is most accurate for runs that follow immediately.
         """
@@ -76,7 +76,7 @@ class Schedule:
         return self._runs(run.colocation, self._missing(key))
 
     def used(self, key: str) -> range:
-        """Return the numbers of the replicates of a co-location that enter the dataset."""
+        """Return which repetitions of a run enter the dataset."""
         mpps, count = self._throughput[key], 0
         while count < len(mpps) and not math.isnan(mpps[count]) and needs_another(mpps[:count], self.plan):
             count += 1
@@ -88,7 +88,7 @@ class Schedule:
         mpps[replicate] = record_throughput(record)
 
     def _missing(self, key: str) -> list[int]:
-        """Return the replicate numbers of a co-location's runs that can start now."""
+        """Return which repetitions of a run can start now."""
         mpps = self._throughput[key]
         first = [n for n in range(self.plan.replicates) if self._lacks(key, n)]
         if not first:

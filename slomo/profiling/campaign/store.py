@@ -1,4 +1,4 @@
-"""The campaign's store: every finished run is on disk before the next one is reported.
+"""The file of a campaign's finished runs; each is on disk before the next one is reported.
 
 It is one SQLite file in write-ahead mode with full synchronisation, keyed by co-location and replicate; after a kill it
 contains every finished run.
@@ -36,7 +36,7 @@ Key = tuple[str, int]
 
 
 class StaleTokenError(StoreError):
-    """A coordinator with a newer token has taken over the campaign; results of the former coordinator are refused."""
+    """Another process with a newer token has taken over the campaign."""
 
 
 class CampaignStore:
@@ -84,7 +84,7 @@ class CampaignStore:
         self._resources.close()
 
     def bind(self, plan: ExperimentPlan, environment: Mapping[str, Any]) -> None:
-        """Bind the store to a plan and an environment, or check that it is bound to these.
+        """Store the plan and the environment, or check that they equal the stored ones.
 
         Raises IncompatibleMeasurementsError, with the difference, if it holds runs of another plan or environment.
         """
@@ -110,13 +110,13 @@ class CampaignStore:
         return {name: self._decoded(value, f"setting '{name}'") for name, value in rows}
 
     def note(self, name: str, value: Any) -> None:
-        """Store a coordinator's notes, JSON only."""
+        """Store a note of the process that runs the campaign."""
         row = (name, json.dumps(value, sort_keys=True))
         with self._mapped(), self._connection:
             self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
 
     def fence(self, token: int) -> None:
-        """Refuse runs with an older token from now on. Raises StaleTokenError if this token is older itself."""
+        """Refuse runs with an older token from now on."""
         with self._mapped(), self._connection:
             self._require_current(token)
             self._connection.execute("INSERT OR REPLACE INTO settings VALUES ('token', ?)", (str(token),))
@@ -132,7 +132,7 @@ class CampaignStore:
             )
 
     def add(self, run: PlannedRun, record: RunRecord, wall_s: float, token: int | None = None) -> None:
-        """Write one finished run; it survives a power cut once this returns.
+        """Write one finished run to disk, safe against a loss of power.
 
         Raises StaleTokenError for a token older than the one of :meth:`fence`.
         """

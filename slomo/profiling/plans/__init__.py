@@ -1,1 +1,1 @@
-"""Which runs to make."""
+"""Plans: lists of runs to make."""

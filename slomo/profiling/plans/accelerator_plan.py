@@ -1,4 +1,4 @@
-"""The plan that measures NFs' use of an accelerator: alone, and beside a competitor that keeps it busy.
+"""The plan that measures how NFs use an accelerator: alone, and beside a competitor that keeps it busy.
 
 Yala (ASPLOS'25) profiles every resource separately; the competitor here does not press on memory.
 """

@@ -1,4 +1,4 @@
-"""The three plans: network functions alone, beside synthetic pressure, and in mixes of each other.
+"""The three basic plans: network functions alone, beside the synthetic competitor, and in mixes.
 
 SLOMO (SIGCOMM'20): solo and pressure runs train the models (section 4.1), mixes of different network functions test
 them (section 6). No mix is used both to calibrate intervals and to test predictions.
@@ -54,7 +54,7 @@ def pressure_plan(
     replicates: int = 1,
     seed: int = 0,
 ) -> ExperimentPlan:
-    """Return the plan that runs targets beside the synthetic competitor, and once alone.
+    """Return the plan that runs targets beside settings of the synthetic competitor, and once alone.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def named_mixes_plan(
 
 
 def stream_of(colocation: Colocation) -> Stream:
-    """Return the part (stream) to which a mix belongs; it depends only on the mix's tenants, not on their loads.
+    """Return whether a mix is for calibration or for tests; its tenants alone decide that.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def stream_of(colocation: Colocation) -> Stream:
 
 
 def tenants_key(colocation: Colocation) -> str:
-    """Return the tenants of a mix at full load, in the same order whichever is the target."""
+    """Return a key of the tenants of a mix, the same whichever of them is the target."""
     return "+".join(sorted(workload.saturated.key for workload in colocation.tenants))
 
 
@@ -251,7 +251,7 @@ class _Shape:
 
 
 def _shapes(sizes: Sequence[int], *, like: bool) -> list[_Shape]:
-    """Return the shapes of mixes to draw in turn; if `like` also mixes of equal neighbours, with small mixes twice."""
+    """Return how many neighbours the drawn mixes have, and whether these are equal."""
     if not like:
         return [_Shape(size, "unlike") for size in sizes]
     small = [size for size in sizes if size <= _SMALL]

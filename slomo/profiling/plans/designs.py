@@ -1,4 +1,4 @@
-"""Designs: settings and numbers of instances of the synthetic competitor beside which a target is measured.
+"""Designs: the settings of the synthetic competitor beside which a network function is measured.
 
 SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of data sizes, accesses and instances. `slomo_grid` has its published
 levels; `grid` spends the same budget on levels that include the mild pressure of real network functions.
@@ -69,7 +69,7 @@ OF_MACHINES = ("sources", "link")
 
 @dataclass(frozen=True)
 class Pressure:
-    """One point of a design: a competitor, and how many instances of it.
+    """One setting of a design: a synthetic competitor, and how many instances of it run.
 
     Raises InvalidValueError for less than one instance.
 
@@ -96,7 +96,7 @@ Design = tuple[Pressure, ...]
 
 
 def competitor(settings: Mapping[str, Setting]) -> Workload:
-    """Return the synthetic competitor with these knobs; the packet size is part of its traffic.
+    """Return the synthetic competitor with these settings.
 
     Raises UnknownNameError for a knob there is not, with the nearest name; InvalidValueError for a value the knob
     cannot have.
@@ -112,7 +112,7 @@ def competitor(settings: Mapping[str, Setting]) -> Workload:
 
 
 def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int = MOST_INSTANCES) -> Design:
-    """Return every combination of knob levels with 1 to `instances` instances.
+    """Return every combination of the given levels with 1 to `instances` instances.
 
     `levels`: knob -> its levels; by default those whose pressure spans what network functions make. `instances`: most
     instances, 1 or more. Raises UnknownNameError, InvalidValueError for a knob there is not, or a level it cannot have.
@@ -132,7 +132,7 @@ def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int =
 
 
 def slomo_grid(instances: int = MOST_INSTANCES, io: bool = False) -> Design:
-    """Return the grid of SLOMO's published scripts, 588 points; with `io` also 84 that vary the packet buffers.
+    """Return SLOMO's published grid, 588 settings; with `io` also 84 that vary packet buffers.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def slomo_grid(instances: int = MOST_INSTANCES, io: bool = False) -> Design:
 
 
 def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return a scrambled Sobol sequence over all knobs that make pressure.
+    """Return a scrambled Sobol sequence over all settings that cause pressure.
 
     It spreads any number of points evenly, while a grid must drop whole levels (I. M. Sobol', 1967; Owen's scrambling).
 
@@ -176,7 +176,7 @@ def spread(points: int, axes: int, draw: np.random.Generator) -> Floats:
 
 
 def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressure:
-    """Return the design point of a unit-cube point: one coordinate per knob of :data:`RANGES`, then the instances.
+    """Return the setting at a point of the unit cube.
 
     `place`: coordinates, 0 to 1; knobs and instances are spread on logarithmic scales, as is the pressure they make.
     `instances`: most instances.
@@ -193,7 +193,7 @@ def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressur
 def make_design(
     design: str | Design, runs: int | None = None, seed: int = 0, instances: int = MOST_INSTANCES
 ) -> Design:
-    """Return a design, given by name or as a value, with at most `instances` instances and `runs` points.
+    """Return a design by its name, with at most `instances` instances and `runs` settings.
 
     Raises UnknownNameError for an unknown name; InvalidValueError if a grid has fewer points than `runs`.
 
@@ -218,7 +218,7 @@ def make_design(
 
 
 def thinned(design: Design, runs: int, seed: int = 0) -> Design:
-    """Return `runs` random points of a design, in its order.
+    """Return `runs` random settings of a design, in its order.
 
     Raises InvalidValueError if `runs` is less than 1 or more than the design has.
 
@@ -251,5 +251,5 @@ def _competitor_at(row: Sequence[float]) -> Workload:
 
 
 def _plain(value: Setting) -> Setting:
-    """Return 4 for 4.0, so that one setting has one fingerprint."""
+    """Return 4 for 4.0, so that equal settings have equal fingerprints."""
     return int(value) if isinstance(value, float) and value == int(value) else value

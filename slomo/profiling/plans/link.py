@@ -1,4 +1,4 @@
-"""Measure pressure on another socket's memory and the link to it: all data lies there, competitors run on both sockets.
+"""A plan with all data on another socket's memory, to measure competition for the link between sockets.
 
 SLOMO (SIGCOMM'20, section 5.1) selects metrics on the sources of contention of one socket. A function whose memory is
 on the other node has two more sources. One is the link, which tenants on the function's own socket use too; its

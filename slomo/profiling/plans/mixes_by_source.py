@@ -1,4 +1,4 @@
-"""Calibration mixes chosen by the resource they contend for: cache, I/O and memory, a third each.
+"""Choose calibration mixes by the resource for which their functions compete: cache, I/O or memory.
 
 Random mixes rarely fill the memory channel, and few contain only small packets. Models trained on the profile therefore
 predict each candidate's load on the memory channel, and for every network function whether its packets could fill the
@@ -45,7 +45,7 @@ def mixes_by_source_plan(
     replicates: int = 1,
     seed: int = 0,
 ) -> ExperimentPlan:
-    """Return a plan of random mixes, a third each that contend for cache, I/O and memory; its name says how many.
+    """Return a plan of random mixes, a third for each resource: cache, I/O and memory.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def shares(count: int, available: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class _Sorting:
-    """Predicts which resource each mix contends for, by models trained on the profile alone."""
+    """Predicts for which resource the functions of a mix compete."""
 
     models: tuple[NFModel, ...]
     machine: Machine
@@ -133,12 +133,12 @@ class _Sorting:
         return replace(made, loads={"I/O": (ways > BUSY) | (ports > BUSY), "memory": channel > BUSY})
 
     def kinds(self, source: str) -> list[Workload]:
-        """Return the network functions whose mixes among each other contend for a resource; for cache, the others."""
+        """Return the functions whose mixes compete for a resource."""
         chosen = ~self.loads["I/O"] if source == "cache" else self.loads[source]
         return [model.workload for model, mine in zip(self.models, chosen, strict=True) if mine]
 
     def sources(self, mixes: Sequence[Colocation]) -> list[str]:
-        """Return the resource each mix contends for: memory; else I/O, if a tenant could fill it; else the cache."""
+        """Return for which resource each mix competes: memory, else I/O, else the cache."""
         number = {model.workload.key: place for place, model in enumerate(self.models)}
         members = np.full((len(mixes), MOST_INSTANCES + 1), -1, dtype=np.int64)
         for row, mix in enumerate(mixes):

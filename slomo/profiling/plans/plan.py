@@ -1,4 +1,4 @@
-"""An experiment plan: co-locations to measure, number of repetitions, and seed.
+"""A plan: which network functions to run together, how often, and the seed.
 
 A plan is a value independent of its testbed, so that it can be shown, estimated, stored and run elsewhere (SLOMO,
 SIGCOMM'20, section 4.1: the offline profiling runs of one network function).
@@ -39,7 +39,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class ExperimentPlan(Stored, version=SCHEMA_VERSION):
-    """The co-locations of one campaign.
+    """The runs of one campaign.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
 
     @property
     def least_runs(self) -> int:
-        """Number of runs that the plan needs whatever they measure."""
+        """Number of runs that are made whatever they measure."""
         return len(self.colocations) * self.replicates
 
     @property
@@ -123,7 +123,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
         return PlannedRun(colocation, replicate, run_seed(self.seed, colocation.key, replicate))
 
     def runs(self) -> tuple[PlannedRun, ...]:
-        """Return every run that the plan needs whatever earlier runs measure, in order."""
+        """Return every run that is made whatever others measure, in order."""
         return tuple(
             self.run(colocation, replicate) for colocation in self.colocations for replicate in range(self.replicates)
         )
@@ -154,7 +154,7 @@ def run_seed(seed: int, colocation_key: str, replicate: int) -> int:
 
 
 def combine(name: str, plans: Iterable[ExperimentPlan]) -> ExperimentPlan:
-    """Join plans into one campaign; a co-location in several plans is run once.
+    """Join plans into one; a run that several plans contain is made once.
 
     Raises InvalidValueError if the plans disagree on seed or replicates.
     """

@@ -1,4 +1,4 @@
-"""Plans in which network functions are offered less than they could serve: under pressure, and in mixes.
+"""Plans in which network functions are offered less than they can serve.
 
 SLOMO (SIGCOMM'20) profiles and evaluates at full load. On a real server some tenants are below saturation: their queues
 are short, and packets are read and sent before they leak to memory. These tenants therefore exert less pressure on
@@ -31,7 +31,7 @@ _DRAWS = 200  # tries for one mix that is in the stream
 
 
 def part_load_runs(design: object, runs: int | None) -> int:
-    """Return the number of part-load runs in a profile: a quarter of those of design `sources`, if the rest suffices.
+    """Return how many runs of a profile offer the target less than it can serve.
 
     Examples
     --------

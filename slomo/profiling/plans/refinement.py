@@ -1,4 +1,4 @@
-"""Midpoint refinement of a one-dimensional curve: measure where the curve may still bend, and stop where it cannot.
+"""Measure a curve of one variable with few points: only where it may still bend.
 
 ResQ (NSDI'18) profiles throughput over LLC ways and latency over load this way: intervals are halved until a midpoint
 agrees with interpolation. The known shape saves more runs: a concave curve lies above every chord and below its
@@ -16,7 +16,7 @@ _SHARES = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 
 
 class Shape(StrEnum):
-    """Curvature of a curve; both shapes are non-decreasing."""
+    """How a curve bends: concave or convex; both never fall."""
 
     CONCAVE = "concave"  # throughput against LLC ways: each way gains less
     CONVEX = "convex"  # latency against load: each packet costs more
@@ -25,7 +25,7 @@ class Shape(StrEnum):
 
 @dataclass
 class MidpointRefinement:
-    """Ask-and-tell refinement of one curve.
+    """Chooses the points of one curve: `ask` for the next one, `tell` its value.
 
     `low`, `high`: ends of the curve, both measured first. `step`: smallest distance of two points; 1 for LLC ways, 0
     for no limit (then `budget` ends it at a jump). `shape`: known shape of the curve. `tolerance`: largest error of

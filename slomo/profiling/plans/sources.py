@@ -1,4 +1,4 @@
-"""A design without gaps over the three sources of contention: cache, I/O and memory, a third of the points each.
+"""The design `sources`: a third of the settings each press on cache, I/O and memory.
 
 A grid over the competitor's knobs, thinned to some sixty points, leaves gaps between knob levels: at the mild pressure
 of most mixes, and between a memory channel at a fifth of its capacity and a full one. Here a scrambled Sobol sequence
@@ -36,7 +36,7 @@ _BEYOND_LLC = (4.0, 16.0)
 
 
 def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return points that press on cache, I/O and memory in turn, each from mild to saturating.
+    """Return settings that press on cache, I/O and memory in turn, each from weak to strong.
 
     `machine`: machine that sets the scale: its caches, ports and memory channel. `points`: points, 1 to 100 000.
     `seed`: seed of the scrambling. `instances`: most instances. Raises InvalidValueError for another number of points,
@@ -61,7 +61,7 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
 
 
 def memory_pressures(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return points that press on memory alone, from mild to more than the channels move.
+    """Return settings that press on memory alone, from weak to more than the channels carry.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def memory_pressures(machine: Machine, points: int, seed: int = 0, instances: in
 
 
 def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Return cache pressure: accesses from few to one core's most, data from a private L2's size to four LLCs."""
+    """Return a setting that presses on the cache."""
     reads = _between((1.0, 50.0), place[0])
     rate = _between(_ACCESSES_M_S, place[1]) / reads
     settings = {"data_size_mib": _data_mib(machine, place[2]), "reads_per_packet": round(reads)}
@@ -82,7 +82,7 @@ def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 
 
 def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Return I/O pressure: packets of every size, few to many times the DDIO ways' buffers, up to all ports' line rate.
+    """Return a setting that presses on I/O: packets of any size, up to what all ports carry.
 
     It also uses the cache, from little to as much as network functions do: packets leak to memory more easily if data
     use the DDIO ways too.
@@ -100,7 +100,7 @@ def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 
 
 def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Return memory pressure: reads and writes far beyond the LLC, evenly spread over the channel's load.
+    """Return a setting that presses on memory.
 
     The load is limited to what all instances can make; a written line moves twice. Packets are of every size, limited
     by the ports' line rate.
@@ -123,7 +123,7 @@ def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 
 
 def _wire_gbps(machine: Machine) -> float:
-    """Return all ports' line rate [Gbit/s]; one port's if each tenant has its own."""
+    """Return how much all ports carry together [Gbit/s]."""
     wire = machine.shared_wire_gbps()
     return wire if math.isfinite(wire) else machine.nic_gbps
 

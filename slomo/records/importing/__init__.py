@@ -1,1 +1,1 @@
-"""Import tables and recordings from other tools as datasets."""
+"""Import tables and recordings of other tools as datasets."""

@@ -1,4 +1,4 @@
-"""Parse the competitors in a table cell: ``lpm + 2 x snort``, ``lpm;snort:2``, empty for a solo run.
+"""Read the competitors in a table cell: ``lpm + 2 x snort``, ``lpm;snort:2``, empty for a run alone.
 
 Imported co-locations by name calibrate intervals and test models; they are never used for fitting.
 """

@@ -1,4 +1,4 @@
-"""The YAML document that describes the columns of a table measured elsewhere.
+"""Read the YAML file (the mapping) that says what the columns of a table mean.
 
 It maps column -> metric, unit, factor, like collectd's and Telegraf's type maps, and is checked before any number is
 read: errors name file, line and field.
@@ -26,7 +26,7 @@ _RATES = {"/s": 1e-6, "1/s": 1e-6, "k/s": 1e-3, "M/s": 1.0, "G/s": 1e3}
 
 @dataclass(frozen=True)
 class TableMapping:
-    """A checked mapping from a table's columns to a dataset's."""
+    """What the columns of a table mean, checked."""
 
     #: The document.
     file: MappingFile
@@ -84,7 +84,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
 
 
 def metric_factor(target: Metric, unit: str | None) -> float:
-    """Return the factor from `unit` to the metric's own unit.
+    """Return the factor that converts `unit` to the counter's own unit.
 
     Raises InvalidValueError if the unit has another dimension.
 

@@ -1,4 +1,4 @@
-r"""Import measurements of named co-locations without counters: two or more NFs per row, with throughput of one or all.
+r"""Import measurements of functions that ran together, known by name only: two or more per row, with throughputs.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ class _Columns:
 def import_pairs(
     path: str | Path, machine: str, *, unit: str | None = None, rates: Sequence[str] = ()
 ) -> ProfileDataset:
-    """Read a table of named co-locations.
+    """Read a table of functions that ran together.
 
     Raises ConfigurationError, with line and column, for a table without names or co-locations, and for an invalid cell.
     Warns if no unit is told, and for rates beside others far above solo throughput.

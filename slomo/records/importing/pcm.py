@@ -1,4 +1,4 @@
-"""Read PCM recordings of both phases of a run, through a mapping, into rows of a profile dataset.
+"""Read PCM recordings of runs, as a mapping lists them, into rows of a dataset.
 
 SLOMO (SIGCOMM'20) runs PCM twice per experiment. With the competitors alone, their socket's columns are V. With the
 target beside them, the target's core is its contentiousness, and the rest of the socket is the competitors' vector

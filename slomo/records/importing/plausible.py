@@ -1,4 +1,4 @@
-"""Check imported numbers for implausible sizes, which show a wrong unit, the most common error of a mapping.
+"""Check whether imported numbers are plausible; implausible ones usually show a wrong unit in the mapping.
 
 Bounds are far above any present machine, so an excess means a wrong unit, not a fast machine.
 """

@@ -1,4 +1,4 @@
-r"""Import measurements without counters: run times beside a "bubble" of adjustable pressure, and of a reporter probe.
+r"""Import run times beside a "bubble" (a program of adjustable pressure), and of a reporter beside applications.
 
 Bubble-Up (MICRO'11) section 3: a bubble exerts a known level of pressure, and a reporter measures the pressure of an
 application. Three kinds of table: the reporter at each level, the reporter beside each application, each application at

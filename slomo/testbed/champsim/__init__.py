@@ -1,1 +1,1 @@
-"""Native code on the ChampSim simulator. Import the files of this package directly."""
+"""Run slomo's network functions on the ChampSim simulator; import this package's files."""

@@ -99,7 +99,7 @@ def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] |
 def _difference(
     file: Path, configuration: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> tuple[int, ConfigurationError] | None:
-    """Return how many fields of a configuration differ from the expected ones, and the first difference as an error."""
+    """Return how many fields of a ChampSim configuration are wrong, and the first one as an error."""
     differing = [(name, field_at(configuration, name), value) for name, value in expected.items()]
     differing = [(name, got, value) for name, got, value in differing if got != value]
     if not differing:

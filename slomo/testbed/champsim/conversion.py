@@ -126,7 +126,7 @@ class Disassembler:
 
 
 def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the records of a recording, and for each instruction the number of records before it.
+    """Return a recording as ChampSim's records, and how many records precede each instruction.
 
     `instruction`: from (address, size) to an :class:`Instruction`, for instance a :class:`Disassembler`. Raises
     ConfigurationError for a recording without instructions.
@@ -178,7 +178,7 @@ def _by_instruction(recording: Recording, count: int) -> tuple[_References, _Ref
 def _template(
     ip: int, what: Instruction, loads: int, stores: int
 ) -> tuple[NDArray[Any], list[tuple[int, str, int, int]]]:
-    """Return an instruction's records without addresses, and the record that each address belongs to."""
+    """Return an instruction's records without addresses, and which record each address belongs to."""
     rows: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     places: list[tuple[int, str, int, int]] = []
     split = loads > 0 and not what.moves and not what.branch
@@ -224,7 +224,7 @@ def _branch_registers(what: Instruction) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 def resident_set(recording: Recording, lines: int) -> NDArray[Any]:
-    """Return one load for each of the lines used last before the recording, the latest one at the end.
+    """Return one load for each of the `lines` cache lines that were used last before the recording.
 
     ChampSim starts with empty caches. If there are fewer lines, they are loaded repeatedly, so that every trace begins
     with equally many loads and all warm-ups end at about the same time.
@@ -240,14 +240,14 @@ def resident_set(recording: Recording, lines: int) -> NDArray[Any]:
 
 
 def lines_of(records: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the cache lines of records in order, and the record of each."""
+    """Return the cache lines that records access, in order, and the record of each access."""
     both = np.concatenate([records["loads"], records["stores"]], axis=1)
     owner, slot = np.nonzero(both)
     return both[owner, slot] // np.uint64(_LINE_B), owner
 
 
 def working_set(records: NDArray[Any]) -> list[tuple[int, float]]:
-    """Return the mean number of different lines in six windows of so many records (Denning, CACM 1968)."""
+    """Return the mean number of different lines in six windows of this many records (Denning, CACM 1968)."""
     lines, owner = lines_of(records)
     curve, length = [(0, 0.0)], 256
     while length < len(records):

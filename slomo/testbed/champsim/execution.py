@@ -84,7 +84,7 @@ def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> 
 
 
 def check_length(trace: Path, warm: int) -> None:
-    """Raise an error for a trace that ends inside a record, or during warm-up."""
+    """Raise an error if ChampSim cannot run this trace, because it is too short or incomplete."""
     size = trace.stat().st_size
     if size % RECORD_B:
         raise ConfigurationError(

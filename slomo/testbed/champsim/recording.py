@@ -1,4 +1,4 @@
-"""Record a native network function's execution: every instruction and data reference, from a marker on.
+"""Record how a network function executes: every instruction and memory access, from a marked function on.
 
 `valgrind --tool=lackey --trace-mem=yes` prints one line per reference (Valgrind User Manual, chapter 14). Calls of
 `worker_step` mark the bursts; the first bursts warm the function's tables, and only their references are kept.
@@ -57,7 +57,7 @@ def symbol_address(program: Path, name: str) -> int:
 
 
 def record(command: list[str], marker: int, *, skipped_calls: int, instructions: int) -> Recording:
-    """Run a program under lackey and return its execution after `skipped_calls` calls of the marker.
+    """Run a program under valgrind's lackey; return its execution after `skipped_calls` calls of the marked function.
 
     `command`: program and arguments; it is ended once enough was recorded. `marker`: address of the function whose
     calls are counted. `skipped_calls`: calls that warm up; only the cache lines they referenced are kept.
@@ -160,7 +160,7 @@ def _read(stream: BinaryIO, mark: bytes, skipped_calls: int, instructions: int) 
 
 
 def _last_lines(text: bytes) -> NDArray[np.uint64]:
-    """Return the cache lines that some lackey output references, in order of last use."""
+    """Return the cache lines that lackey's output mentions, in order of last use."""
     addresses = [int(line[3:].partition(b",")[0], 16) for line in text.split(b"\n") if line[:2] in _KINDS]
     return in_order_of_last_use(np.array(addresses, dtype=np.uint64) // np.uint64(_LINE_B))
 

@@ -157,7 +157,7 @@ class ChampSimTestbed:
         return host_definition(self._own.get(nf, nf))
 
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
-        """Simulate some tenants, or read the stored result of the same simulation."""
+        """Simulate some network functions together, or read the stored result."""
         made = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
         seats = sorted(range(len(made)), key=lambda seat: tenants[seat].key)  # one run for all targets
         traces = [made[seat] for seat in seats]

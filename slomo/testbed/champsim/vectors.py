@@ -1,4 +1,4 @@
-"""Convert ChampSim's statistics to metric vectors; metrics that it does not count stay missing.
+"""Convert ChampSim's statistics to slomo's counters; counters that ChampSim lacks stay missing.
 
 Counters are those of the window: the whole run's less the warm-up's. Memory writes are counted per channel, not per
 core: they are divided in proportion to each core's L2 write-backs. Occupancy is not counted but derived from the
@@ -69,7 +69,7 @@ def _counts(run: Execution, core: int) -> dict[str, int]:
 def vectors(
     cores: Sequence[TenantWindow], traces: Sequence[Trace], settling: Execution, whole: Execution, machine: Machine
 ) -> tuple[list[MetricVector], MetricVector]:
-    """Return each tenant's vector and the socket's."""
+    """Return the counters of each core and of the socket."""
     seconds = cores[0].cycles / (machine.frequency_ghz * 1e9)
     read_gb_s, write_gb_s = (
         (memory_lines(whole, queue) - memory_lines(settling, queue)) * LINE_B / seconds / 1e9 for queue in ("RQ", "WQ")
@@ -98,7 +98,7 @@ def _vector(
     threads: int,
     scope: Scope,
 ) -> MetricVector:
-    """Return the metric vector of some cores taken together."""
+    """Return the counters of some cores taken together."""
     total = {name: sum(core.counts[name] for core in cores) for name in cores[0].counts}
     instructions = sum(core.records * trace.instructions_per_record for core, trace in zip(cores, traces, strict=True))
     cycles = sum(core.cycles for core in cores)

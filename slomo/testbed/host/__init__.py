@@ -1,1 +1,1 @@
-"""The real testbed: network functions as processes on this machine's cores, with or without hardware counters."""
+"""Measure on this machine: network functions as processes on cores, with or without hardware counters."""

@@ -1,4 +1,4 @@
-"""Run one experiment: the competitors alone, then beside the target; at the end all processes are stopped in any case.
+"""Run one experiment: competitors alone, then beside the target; all processes are stopped in any case.
 
 The order is SLOMO's (SIGCOMM'20, section 4.1). The target's slowdown is measured inside one process of each tenant, and
 stated as throughput relative to solo runs of the same campaign, because throughput drifts between two starts of the
@@ -32,7 +32,7 @@ _ALONE_WINDOWS = 3
 
 @dataclass(frozen=True)
 class Bench:
-    """Resources that all experiments of one testbed share."""
+    """What all experiments of one testbed share: counter reader, probes, settings, traffic generator."""
 
     #: CPUs in use, the target's first.
     cores: tuple[int, ...]
@@ -49,7 +49,7 @@ class Bench:
 
 
 class Experiment:
-    """Runs one co-location."""
+    """Runs one set of network functions together."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Experiment:
     def _members(
         self, competitors: Sequence[HostTenant], socket: MetricVector | None = None
     ) -> tuple[MetricVector, ...]:
-        """Return each competitor's own vector; unknown unless a probe has measured that competitor alone."""
+        """Return the counters of each competitor, if a probe has measured that competitor alone."""
         if self._bench.reader is not None:
             return tuple(NOTHING_CORE for _ in competitors)
         if socket is not None and len(competitors) == 1:
@@ -116,7 +116,7 @@ class Experiment:
         return tuple(NOTHING_CORE if reading is None else as_core(reading[0]) for reading in readings)
 
     def _own_by_probe(self, target: Workload) -> MetricVector:
-        """Return the target's contentiousness: the pressure that the probe measures beside the target alone.
+        """Return the pressure that the target puts on others, measured by probes beside it alone.
 
         Solo runs measure it again after some time; other runs take the known value.
         """
@@ -183,7 +183,7 @@ class Experiment:
     def _watched(
         self, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
     ) -> tuple[list[Window], ObservedPressure]:
-        """Return the windows that `watch` measures; if there is a counter reader, read the counters during them."""
+        """Return the windows that `watch` measures, and read the counters meanwhile."""
         if self._bench.reader is None:
             return watch(), ObservedPressure(tuple(NOTHING_CORE for _ in tenants))
         return observe_counters(self._bench.reader, tenants, watch)

@@ -1,4 +1,4 @@
-"""Measure alternately with and without competitors inside the same processes, by pausing and resuming them.
+"""Measure alternately with and without competitors, by pausing and resuming their processes.
 
 Throughput drifts by 3 to 8 % between two starts of the same NF, so a slowdown is measured within one: the competitors
 are paused and resumed, neighbouring windows are paired, and the order within pairs alternates so that a linear drift
@@ -18,7 +18,7 @@ from slomo.testbed.host.tenant import HostTenant, Window, paused, take_windows
 
 @dataclass(frozen=True)
 class Paired:
-    """Throughput measured alternately with competitors paused and running."""
+    """Throughputs of a target, measured alternately with competitors paused and running."""
 
     #: Throughput of the target with the competitors paused and running [Mpps], pair by pair.
     solo_mpps: tuple[float, ...]
@@ -47,7 +47,7 @@ class Paired:
 
     @property
     def competitor_ratio(self) -> Summary | None:
-        """Median ratio of a single competitor with its precision; None if the competitor was not measured alone."""
+        """Median ratio of a single competitor's throughputs, with its precision."""
         pairs = zip(self.others_solo_mpps, self.competitors_mpps, strict=False)
         ratios = [beside[0] / solo for solo, beside in pairs if solo > 0.0]
         return summarise(ratios) if ratios else None
@@ -161,7 +161,7 @@ def alternate(
 def one_more(
     pairs: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, *, mutual: bool = False
 ) -> Paired:
-    """Return the measurements with one more pair of windows; pairs alternate in whether the solo window comes first."""
+    """Measure one more pair of windows; pairs alternate in whether the window alone comes first."""
     solo_mpps, together = 0.0, pairs.latest
     for alone in (True, False) if len(pairs.solo_mpps) % 2 == 0 else (False, True):
         paused(competitors, alone)

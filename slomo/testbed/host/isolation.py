@@ -1,4 +1,4 @@
-"""Give a run's tenants their cache ways and memory bandwidth while the run lasts, and restore the machine afterwards.
+"""Give the network functions of a run their cache ways and memory bandwidth, and restore the machine afterwards.
 
 Intel CAT and MBA are used as in ResQ (NSDI'18, section 3). The changes are in the machine's journal (design law 9), so
 that the next campaign gives back what a killed one left.
@@ -27,7 +27,7 @@ CAMPAIGN = "slomo's campaign"
 
 @contextlib.contextmanager
 def isolated(cores: Sequence[tuple[int, ...]], parts: Sequence[Isolation], backend: Backend) -> Iterator[None]:
-    """Limit every tenant's cores to their cache ways and memory bandwidth; raises as `slomo.enforce.apply`.
+    """Give some cores their cache ways and bandwidth while a context lasts.
 
     `cores`, `parts`: of each tenant; a part without any limit leaves its cores as they are.
     """
@@ -51,7 +51,7 @@ def isolated(cores: Sequence[tuple[int, ...]], parts: Sequence[Isolation], backe
 
 
 def undo_killed_campaigns(tree: ResctrlTree | None = None) -> tuple[str, ...]:
-    """Undo changes of cache classes by killed campaigns, and remove their monitoring groups; return the names of both.
+    """Undo what killed campaigns have changed, and remove their monitoring groups; return the names.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Read counters during a phase's windows and convert them to vectors of the tenants and of the socket.
+"""Read counters while throughput is measured, and convert them to vectors of each NF and of the socket.
 
 Counters and probes give the same two readings: the pressure of a competition on the socket, and that of one NF.
 """
@@ -20,7 +20,7 @@ NOTHING_SOCKET = MetricVector({}, scope=Scope.SOCKET)
 
 @dataclass(frozen=True)
 class ObservedPressure:
-    """Vectors of the tenants and of the socket in one phase."""
+    """Counters of each NF's core and of the socket, in one part of a run."""
 
     #: Core-level vectors, one per tenant in order; empty if unknown.
     own: tuple[MetricVector, ...]
@@ -35,7 +35,7 @@ class ObservedPressure:
 def observe_counters(
     reader: CounterReader, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
 ) -> tuple[list[Window], ObservedPressure]:
-    """Read the counters of the first tenant's socket while `watch()` measures throughputs in windows.
+    """Read the counters of the first NF's socket while `watch()` measures throughputs.
 
     Raises TestbedError if the counters cannot be started, or vanish.
     """
@@ -56,12 +56,12 @@ def observe_counters(
 
 
 def core_vector(sample: CounterSample, tenant: HostTenant) -> MetricVector:
-    """Return the vector of a tenant's core; unknown if the tenant has several cores, whose ratios cannot be added."""
+    """Return the counters of an NF's core; unknown if the NF has several cores."""
     if len(tenant.where.cores) != 1:
         return NOTHING_CORE
     return sample.cores.get(tenant.where.cores[0], NOTHING_CORE)
 
 
 def as_core(vector: MetricVector) -> MetricVector:
-    """Return the pressure that a single NF causes on its socket as that NF's core-level vector."""
+    """Return the pressure that a single NF causes on its socket as counters of that NF's core."""
     return MetricVector(dict(vector), scope=Scope.CORE)

@@ -1,4 +1,4 @@
-"""Own the mark, directory and processes of one run, and remove all of them when the run ends for whatever reason.
+"""Start the processes of one run, and end them and remove all that they leave, however the run ends.
 
 Everything that a run creates carries its mark, so that the next run finds what a killed one left.
 """
@@ -21,7 +21,7 @@ from slomo.vocabulary.workload import Workload
 
 
 class Run:
-    """Starts and ends tenants; a context manager.
+    """One run: it starts and ends network functions as processes; a context manager.
 
     `generator`: sends packets to NFs whose throughput is measured at a generator.
 
@@ -54,7 +54,7 @@ class Run:
                 stack.callback(tenant.stop)
 
     def start(self, definition: HostDefinition, workload: Workload, cores: Sequence[int]) -> HostTenant:
-        """Start an NF on its cores and wait until it is ready; TestbedError or ConfigurationError if that fails."""
+        """Start an NF on its cores and wait until it serves packets."""
         name = f"{self.mark.text}-{self._started}"
         where = Surroundings(
             cores=tuple(cores),
@@ -70,7 +70,7 @@ class Run:
         return tenant
 
     def stop(self, tenant: HostTenant) -> None:
-        """End one tenant before the run ends."""
+        """End one network function before the run ends."""
         tenant.stop()
         self.tenants.remove(tenant)
 

@@ -1,4 +1,4 @@
-"""Decide whether throughput is steady, and estimate the precision of a median of windows.
+"""Decide whether throughput is steady, and how precise the median of several windows is.
 
 Real runs climb for up to half a minute and dip every few seconds; medians of two successive stretches detect the climb
 and ignore the dips. Dispersion is the scaled median absolute deviation, which is robust against one bad window.

@@ -1,4 +1,4 @@
-"""One tenant of a run: its process, the source of its throughput, and its measured windows.
+"""One network function of a run: its process, the source of its throughput, and its measured windows.
 
 A window is valid only if its NF got its CPU time, because a starved NF says nothing about contention.
 """
@@ -22,7 +22,7 @@ from slomo.vocabulary.workload import Workload
 
 @dataclass(frozen=True)
 class Window:
-    """Measurements of one tenant in one window."""
+    """What was measured of one network function in one window of time."""
 
     #: Packets served [Mpps].
     rate_mpps: float
@@ -118,7 +118,7 @@ def needs_pcap(definition: HostDefinition) -> bool:
 
 
 def take_windows(tenants: Sequence[HostTenant], duration_s: float) -> list[Window]:
-    """Measure all tenants over one window of time.
+    """Measure all network functions over one window of time.
 
     Raises TestbedError if one ends meanwhile; MeasurementError if one does not report its throughput.
     """
@@ -144,7 +144,7 @@ def _latency(readings: FunctionReadings, start_s: float, end_s: float) -> dict[s
 
 
 def paused(tenants: Sequence[HostTenant], pause: bool) -> None:
-    """Pause tenants, or resume them; tenants already in that state are left alone."""
+    """Pause or resume network functions."""
     for tenant in tenants:
         if tenant.process.paused is not pause:
             (tenant.process.pause if pause else tenant.process.resume)()

@@ -1,4 +1,4 @@
-"""The real testbed: this machine, its NFs as processes on pinned cores, and SLOMO's two phases.
+"""The real testbed: this machine, with network functions as processes on cores of their own.
 
 SLOMO (SIGCOMM'20, section 4.1): the competitors run alone while the socket's vector is measured; then the target joins
 them and its throughput is measured. On a machine without counters, reporter probes run on the target's core in the
@@ -42,7 +42,7 @@ _REPORTERS = 4
 
 
 class HostTools(TypedDict, total=False):
-    """Equipment of a host testbed other than its cores and counters."""
+    """What a host testbed uses besides cores and counters."""
 
     #: Calibration of the reporter probes; by default loaded, or made once per machine.
     calibration: Calibration | None
@@ -55,7 +55,7 @@ class HostTools(TypedDict, total=False):
 
 
 class HostTestbed:
-    """Runs co-locations on this machine.
+    """Runs network functions together on this machine and measures them.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class HostTestbed:
 
     @property
     def source(self) -> str:
-        """Source of the vectors: a counter reader's name, or ``"probe"``."""
+        """What measures the vectors: a counter reader's name, or ``"probe"``."""
         return PROBE if self.reader is None else self.reader.name
 
     def definition(self, nf: str) -> HostDefinition:
@@ -153,7 +153,7 @@ class HostTestbed:
     def _steadily(
         self, colocation: Colocation, definitions: tuple[HostDefinition, ...], cores: Sequence[tuple[int, ...]]
     ) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
-        """Run both phases; with probes instead of counters, repeat them if the machine's speed changed meanwhile."""
+        """Run an experiment; with reporters, repeat it if the machine's speed changed meanwhile."""
         if self.reader is not None:
             return Experiment(colocation, definitions, cores, self._bench).phases()
         probe = self.probe()
@@ -191,7 +191,7 @@ class HostTestbed:
         return (_START_S + _STEADY_S) * len(colocation.tenants) + pairs + probing
 
     def _calibrated(self) -> dict[str, Any]:
-        """Return the calibration of the probes; vectors measured under different calibrations cannot be compared."""
+        """Return the calibration of the reporters, the same for all vectors of a campaign."""
         if self.reader is not None:
             return {}
         calibration = self.probe.calibration
@@ -208,7 +208,7 @@ class HostTestbed:
             undo_killed_campaigns()
 
     def _assigned(self, colocation: Colocation) -> list[tuple[int, ...]]:
-        """Check the co-location before anything runs, and return each tenant's cores."""
+        """Check the network functions before anything runs, and return each one's cores."""
         if not colocation.tenants:
             raise InvalidValueError("a run on a real machine needs a target or competitors, got neither")
         if colocation.machine != self.machine:
@@ -256,7 +256,7 @@ class HostTestbed:
     def _isolated(
         self, colocation: Colocation, cores: Sequence[tuple[int, ...]]
     ) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which each tenant is limited to its cache ways; they are restored when it ends."""
+        """Return a context in which each network function has its cache ways."""
         if colocation.isolation is None or self._backend is None:
             return contextlib.nullcontext()
         return isolated(cores, colocation.isolation, self._backend)

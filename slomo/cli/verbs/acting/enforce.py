@@ -55,7 +55,7 @@ def command() -> None:
 @_receipts_option
 @json_option
 def apply_plan(plan: "EnforcementPlan", backend: str, receipts: Path | None, as_json: bool) -> None:
-    """Apply PLAN (a plan, or decisions that `slomo place --json` printed), check it, print the record of changes.
+    """Apply PLAN (a plan, or what `slomo place --json` printed); verify the settings and print the record of changes.
 
     Example: slomo enforce apply plan.yaml
     """

@@ -1,4 +1,4 @@
-"""Measure what cold caches cost a stage on a shared core, from its cost per packet over the time since its turn began.
+"""Measure what cold caches cost a function on a shared core, from its cost per packet after it gets the core.
 
 One run suffices, whatever the machine's drift between runs: late in a turn the caches are warm, and the additional cost
 of earlier packets is the refill. A reporter, as in Bubble-Up (MICRO'11), measures what a function evicts: its refill
@@ -20,7 +20,7 @@ _MOST_EVICTED, _LEAST_EVICTED = 0.95, 1e-3
 
 @dataclass(frozen=True)
 class Refill:
-    """Extra time per turn after complete eviction, and the CPU time over which the stage pays it [us]."""
+    """Additional time per turn on the core if all caches are cold, and how long it takes to fill them [us]."""
 
     extra_us: float = 0.0
     over_us: float = 1.0
@@ -32,7 +32,7 @@ def switches(stage: StageOutcome) -> int:
 
 
 def refill_of(stage: StageOutcome) -> Refill:
-    """Return a stage's refill cost; an empty `Refill` if too few packets are served with warm caches.
+    """Return what cold caches cost a stage; an empty `Refill` if too few packets find warm caches.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def refill_of(stage: StageOutcome) -> Refill:
 
 
 def evicts_over_us(other: StageOutcome, reporter: StageOutcome, full_us: float, seconds: float) -> float:
-    """Return the CPU time in which a function evicts 63 % of the lines that the reporter on its core had cached [us].
+    """Return the CPU time in which a function evicts 63 % of the lines of the other program on its core [us].
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from slomo.testbed.host.chains.moves import MoveOutcome
 
 
 class StageLook(NamedTuple):
-    """State of one stage at one moment."""
+    """State of one stage at one time."""
 
     #: Arrivals per second, smoothed over 100 ms, including packets dropped before it.
     arrivals: float
@@ -116,7 +116,7 @@ class HostChainResult:
     series: tuple[ChainLook, ...] = ()
 
     def rates(self) -> tuple[tuple[float, tuple[float, ...]], ...]:
-        """Return the chains' throughput [Mpps] between successive states of the series, each with its time [s]."""
+        """Return each chain's throughput [Mpps] over time."""
         return tuple(
             (
                 (before.time_s + after.time_s) / 2,
@@ -150,7 +150,7 @@ class HostChainResult:
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """Convert the error of a manager's line that lacks a field to a TestbedError."""
+    """Turn the error of an incomplete line of the manager's output into a TestbedError."""
     try:
         yield
     except (LookupError, TypeError, ValueError, ArithmeticError) as problem:

@@ -1,4 +1,4 @@
-"""Move stages to another CPU and memory node while their chains run; the successor starts before the old process ends.
+"""Move stages to another CPU and memory node while their chains run; the new process is ready before the old one ends.
 
 NUMASFP (COMSNETS'22) migrates network functions this way. The successor starts beside the stage's present process,
 builds its tables on its node, and takes over the rings between two bursts; state of flows is lost.

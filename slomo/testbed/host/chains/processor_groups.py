@@ -1,4 +1,4 @@
-"""Make a control group for each stage of a chain, inside one group of the run and this process's own group.
+"""Make a control group for each stage of a chain, to give the stages CPU weights.
 
 Version 1 has ``cpu.shares`` (2 to 262144), version 2 ``cpu.weight`` (1 to 10000); only ratios within a parent matter.
 The native program, whose watchdog survives a kill of the others, makes and removes the groups; this module names, finds

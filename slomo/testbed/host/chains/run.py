@@ -1,4 +1,4 @@
-"""Run chains on this machine: start the native manager, forward its reports, and clean up.
+"""Run chains on this machine: start the manager process, pass on its reports, and clean up.
 
 As in OpenNetVM and NFVnice (SIGCOMM'17), the manager is a process beside the stages, and weights are set from outside.
 """
@@ -86,7 +86,7 @@ def _tree(settings: ChainRunSettings) -> tuple[ProcessorTree | None, tuple[str, 
 
 
 def _clean(mark: RunMark, parent: Path | None) -> None:
-    """Wait until the watchdog has removed the groups, then kill and delete whatever carries this run's mark."""
+    """Wait until the watchdog has removed the control groups, then kill and delete what this run left."""
     deadline = time.monotonic() + _END_LIMIT_S
     while parent is not None and parent.exists() and time.monotonic() < deadline:
         time.sleep(0.005)

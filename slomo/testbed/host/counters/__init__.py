@@ -1,1 +1,1 @@
-"""Readers of hardware counters on a real machine; each yields contentiousness vectors from one source."""
+"""Readers of hardware counters on a real machine, each by one tool."""

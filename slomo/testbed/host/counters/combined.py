@@ -13,7 +13,7 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class CombinedReader:
-    """Combines all member readers that work on this host.
+    """Combines all given readers that work on this host.
 
     Examples
     --------

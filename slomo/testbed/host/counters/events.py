@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Events:
-    """Event counts over one time span; None if a counter could not be read.
+    """Numbers of events over one span of time; None if a counter could not be read.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Events:
 
 
 def total(members: Iterable[Events]) -> Events:
-    """Return the sum of several event counts.
+    """Return the sums of several event counts.
 
     Examples
     --------

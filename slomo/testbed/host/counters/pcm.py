@@ -1,4 +1,4 @@
-"""Counter reader based on Intel PCM's main tool, SLOMO's own source of metrics.
+"""Read counters by Intel PCM's main tool, as SLOMO did.
 
 SLOMO (SIGCOMM'20, section 5) runs ``pcm.x -r -csv``. PCM reports failure only by an exit code, a sentence on stderr and
 an empty file (pcm 202302 to 202604, src/pcm.cpp); here all three become one error.

@@ -1,4 +1,4 @@
-"""Counter readers based on PCM's other tools: ``pcm-memory`` for bandwidth, ``pcm-pcie`` for devices' hits and misses.
+"""Read counters by PCM's other tools: ``pcm-memory`` for bandwidth, ``pcm-pcie`` for devices' hits and misses.
 
 Both program uncore counters that ``pcm`` programs too, so only one of the three can run at a time. They have no
 core-level vectors and are never chosen automatically. ``pcm-iio`` counts bytes per PCIe stack but no hits and misses in

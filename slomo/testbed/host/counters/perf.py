@@ -1,4 +1,4 @@
-"""``perf stat`` as counter reader, for any Linux host with a PMU.
+"""Read counters by ``perf stat``, on any Linux host whose processor has performance counters.
 
 Events are the kernel's generic ones (perf_event_open(2)): on Intel ``cache-references`` and ``cache-misses`` count at
 the last-level cache, on AMD at L2 (arch/x86/events/{intel,amd}/core.c). ``<not supported>`` and ``<not counted>`` mean

@@ -1,4 +1,4 @@
-"""Counter reader based on Intel's ``pqos``: cache occupancy and memory bandwidth by core, through MSRs or resctrl.
+"""Read cache occupancy and memory bandwidth of each core by Intel's ``pqos``.
 
 CSV layout of intel-cmt-cat pqos/monitor_csv.c, 4.5.0 and later; columns are matched by name. The first poll follows the
 start immediately and is dropped; rates refer to pqos' nominal interval. Over resctrl, pqos leaves a directory per class

@@ -1,4 +1,4 @@
-"""List of counter readers in order of preference, and the choice of one that works on this host.
+"""The counter readers in order of preference, and the choice of one that works on this host.
 
 Like every family of plug-ins, readers have one lazy registry.
 """
@@ -33,7 +33,7 @@ PROBE = "probe"
 def choose_reader(
     wanted: str | CounterReader | None = None, readers: Mapping[str, str] | None = None
 ) -> CounterReader | None:
-    """Return the counter reader to use; None if the testbed is to measure pressure with probes instead of counters.
+    """Return the counter reader to use; None if pressure is to be measured by probe programs.
 
     `wanted`: an alias, several joined by ``+``, ``"probe"``, an instance, or None for the first one that works.
     `readers`: the registry, in order of preference. Raises UnknownNameError for an unknown alias; TestbedError if the

@@ -1,4 +1,4 @@
-"""Counter reader based on resctrl: cache occupancy and memory bandwidth by core, on Intel (CMT, MBM) and AMD (QoS).
+"""Read cache occupancy and memory bandwidth of each core through resctrl, on Intel and AMD.
 
 It makes one monitoring group per core, below the group whose masks apply to that core, so that no allocation changes
 (Documentation/arch/x86/resctrl.rst, "Monitoring"), and removes them afterwards.

@@ -1,4 +1,4 @@
-"""Counter reader based on ``pcm-sensor-server``: it serves PCM's counters over HTTP, so slomo needs no privileges.
+"""Read PCM's counters over HTTP from ``pcm-sensor-server``, so that slomo needs no privileges.
 
 JSON layout of opcm/pcm src/pcm-sensor-server.cpp (JSONPrinter), releases 202302 to 202604: counts since the server's
 start, so a window is the difference of two answers.
@@ -157,7 +157,7 @@ def _uncore_values(before: Mapping[str, Any], after: Mapping[str, Any], duration
 
 
 def _grown(before: Any, after: Any, per: float = 1.0) -> float | None:
-    """Return a count's increase; None if the count is missing, has fallen, or is still 0 (it was never read)."""
+    """Return by how much a count has grown; None if it is missing, has fallen, or was never read."""
     if before is None or after is None or after < before or after == 0 or per <= 0.0:
         return None
     return float(after - before) / per

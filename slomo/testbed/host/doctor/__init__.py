@@ -1,1 +1,1 @@
-"""Check what this host can measure, and what would disturb measurements."""
+"""`slomo doctor`: find out what this host can measure, and what would disturb measurements."""

@@ -1,4 +1,4 @@
-"""Measure how much the speed of this machine drifts by itself, with short test programs run several times.
+"""Measure how much the speed of this machine changes by itself, by short test programs run several times.
 
 It predicts the `stability` that a campaign's dataset would state.
 """
@@ -21,7 +21,7 @@ _LOOKS, _PAUSE_S = 8, 0.4
 
 @dataclass(frozen=True)
 class MachineDrift:
-    """Speeds of the test programs in successive readings.
+    """Speeds of the test programs, measured several times.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Write this host's machine file, with which the simulator imitates the host.
+"""Write a file that describes this host, so that the simulator can imitate it.
 
 Every line states its source: measured by the pointer chase, read from the kernel, or a typical value if neither knows
 (another socket's latency, links). Format: `slomo/vocabulary/machines/schema.json`.

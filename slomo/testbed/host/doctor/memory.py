@@ -1,4 +1,4 @@
-"""Measure this host's memory: latency by footprint (pointer chase), effective cache size and read bandwidth.
+"""Measure this host's memory: latency over size of data (pointer chase), usable cache size, read bandwidth.
 
 A chase through one random cycle of cache lines (lmbench's lat_mem_rd) is the shipped competitor's `chain` pattern; its
 `sequential` pattern streams.
@@ -29,7 +29,7 @@ _LEAST_SHARE = 0.1  # of its core: an instance that got less says nothing
 
 @dataclass(frozen=True)
 class MemoryCurve:
-    """Measured latency by footprint, cache size and read bandwidth."""
+    """Measured latency over size of data, cache size and read bandwidth."""
 
     #: Footprint [MiB] and time per dependent access [ns].
     sizes_mib: tuple[float, ...]
@@ -57,7 +57,7 @@ class MemoryCurve:
 
 
 def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | None) -> MemoryCurve:
-    """Measure latency by footprint, and read bandwidth; this takes about 12 s, at most 20 s.
+    """Measure latency over size of data, and read bandwidth; this takes about 12 s, at most 20 s.
 
     Raises TestbedError if the shipped competitor cannot be built or does not run.
 

@@ -1,4 +1,4 @@
-"""Determine a core's usable caches from the time of dependent accesses over growing footprints.
+"""Find the sizes of a core's usable caches from the latency of accesses over growing sizes of data.
 
 The method is lmbench's lat_mem_rd (McVoy and Staelin, USENIX ATC'96, section 6.2): random accesses to data larger than
 a cache miss in proportion to the part that does not fit. The kernel states the chip's last-level cache; in a virtual
@@ -30,7 +30,7 @@ class CacheLevels:
 def find_levels(
     sizes_mib: Sequence[float], latencies_ns: Sequence[float], l2_mib: float, stated_llc_mib: float | None
 ) -> CacheLevels | None:
-    """Find the levels beyond L2 in a latency curve, and the end of the first one.
+    """Find the cache levels beyond L2 in measured latencies, and where the first one ends.
 
     Parameters
     ----------

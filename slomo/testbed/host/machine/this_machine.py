@@ -54,7 +54,7 @@ def cache_mib(level: int, core: int | None = None) -> tuple[float, int] | None:
 
 
 def facts() -> Mapping[str, object]:
-    """Return properties that identify this machine, but not its host name or address."""
+    """Return properties that identify this machine, without its host name or address."""
     caches = {f"l{level}_mib": cache[0] for level in (2, 3) if (cache := cache_mib(level))}
     return {
         "cpu": cpu_model(),

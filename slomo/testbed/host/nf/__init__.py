@@ -1,1 +1,1 @@
-"""The process of one network function: its description, command, sockets and readings."""
+"""Run one network function as a process: its description, command, output and throughput."""

@@ -1,4 +1,4 @@
-"""Fill the placeholders of a command template for one process, without a shell.
+"""Fill the placeholders of a network function's command for one process, without a shell.
 
 Only names of a fixed table and the NF's own settings are substituted, so an untrusted definition cannot access anything
 else of this process.
@@ -21,7 +21,7 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Cores, directory, capture and ports assigned to one instance of an NF."""
+    """Cores, directory, capture and ports given to one process of an NF."""
 
     #: CPUs it is pinned to.
     cores: tuple[int, ...]

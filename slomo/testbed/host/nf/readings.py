@@ -1,4 +1,4 @@
-"""Store the counts of served packets over time, from any source, and compute the rate over a window.
+"""Keep the counts of served packets over time, and compute throughput over a window.
 
 Sources differ (counters, amounts per interval, rates; with or without their own clock); all are converted to one
 cumulative count.

@@ -1,1 +1,1 @@
-"""Measure pressure without counters: by how much a competition slows down small programs of known sensitivity."""
+"""Measure pressure without counters: by how much competitors slow down small programs (reporters)."""

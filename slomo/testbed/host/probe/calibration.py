@@ -1,4 +1,4 @@
-"""Result of a calibration: which probe programs (reporters) work on this machine now, and the machine's state."""
+"""Result of a calibration: which reporters (small programs that sense pressure) suit this machine now."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ _MOST_B = 1 << 20
 
 @dataclass(frozen=True)
 class Calibration(Stored, version=SCHEMA_VERSION):
-    """The calibrated probe programs (reporters) of one machine."""
+    """The calibrated reporters (programs that sense pressure) of one machine."""
 
     #: Cache sizes; of the shared one, the part that one core can use [MiB].
     l2_mib: PositiveRate
@@ -49,7 +49,7 @@ class Calibration(Stored, version=SCHEMA_VERSION):
         return MetricVector(felt, scope=scope)
 
     def stated(self) -> dict[str, Any]:
-        """Return the description of the reporters that a dataset stores in its environment."""
+        """Return the description of the reporters for a dataset."""
         programs = {item.metric: item.name for item in self.reporters}
         return {"programs": programs, "felt": {name: dict(row) for name, row in self.felt.items()}, "full": self.full}
 

@@ -1,4 +1,4 @@
-"""Choose each resource's reporter: the probe program sensitive enough to it and least sensitive to the others."""
+"""Choose a reporter for each resource: the program that reacts to this resource and least to others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _LEAST = 0.02
 
 @dataclass(frozen=True)
 class CandidateTrial:
-    """Slowdown of one candidate program beside each competitor."""
+    """How much one candidate program slows down beside each competitor."""
 
     #: The candidate.
     reporter: Reporter
@@ -26,7 +26,7 @@ class CandidateTrial:
 
     @property
     def own(self) -> float:
-        """Extra time of the candidate beside the strongest competitor for the candidate's own resource."""
+        """Extra time of the candidate beside the strongest competitor for its own resource."""
         return self.extra[self.reporter.metric]
 
     @property

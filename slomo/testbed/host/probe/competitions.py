@@ -1,4 +1,4 @@
-"""Measure and store the pressure of each competition; measure again after some time, since a machine may drift.
+"""Measure and remember the pressure of each set of competitors; measure again after a while, since machines drift.
 
 SLOMO (SIGCOMM'20, section 4.1): the vector V belongs to the competition, whatever the target. On a machine that drifts
 it also belongs to the time.
@@ -35,7 +35,7 @@ class _Reading:
 
 @dataclass
 class Probe:
-    """The probe programs, the drift check, and the pressure measured for each competition."""
+    """The reporters, the check for drift, and the pressure measured for each set of competitors."""
 
     #: Of this machine.
     calibration: Calibration
@@ -56,12 +56,12 @@ class Probe:
         self.watch = DriftWatch(sentinel.look, limit, self.settings.drift_attempts, Look(self.calibration.sentinel))
 
     def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
-        """Return the stored pressure of a competition, however old; the workloads' keys identify the competition."""
+        """Return the remembered pressure of a set of competitors, however old."""
         reading = self.readings.get(tuple(sorted(workloads)))
         return None if reading is None else (reading.vector, reading.details)
 
     def measure(self, competition: Sequence[HostTenant]) -> tuple[MetricVector, dict[str, Any]]:
-        """Measure a running competition and return its socket-level vector with the provenance."""
+        """Measure the pressure of running competitors and return it as counters of the socket."""
         keys = tuple(sorted(tenant.workload.key for tenant in competition))
         reading = self.readings.get(keys)
         if reading is None or time.monotonic() - reading.taken_s > self.settings.probe_fresh_s:
@@ -71,7 +71,7 @@ class Probe:
         return reading.vector, reading.details
 
     def fresh(self, workloads: Sequence[str]) -> bool:
-        """Return whether a competition was measured recently."""
+        """Return whether a set of competitors was measured recently."""
         reading = self.readings.get(tuple(sorted(workloads)))
         return reading is not None and time.monotonic() - reading.taken_s <= self.settings.probe_fresh_s
 

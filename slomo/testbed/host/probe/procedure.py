@@ -1,4 +1,4 @@
-"""Calibrate the probes: measure the cache's size, every candidate beside strong competitors, and the machine's noise.
+"""Calibrate reporters: measure the cache's size, each candidate beside strong competitors, and the machine's noise.
 
 A small design of experiments: eleven candidates by four competitors that each press on one resource; about two minutes.
 """
@@ -88,7 +88,7 @@ def _trials(
     pairs: int,
     caches_mib: tuple[float, float],
 ) -> list[CandidateTrial]:
-    """Return every candidate's extra time beside every competitor, in rounds so that drift affects all alike."""
+    """Return how much every candidate slows down beside every competitor."""
     tried = {reporter: dict.fromkeys(bubbles(*caches_mib), Paired((), ())) for reporter in candidates(*caches_mib)}
     for _ in range(pairs):
         for metric, workload in bubbles(*caches_mib).items():
@@ -110,7 +110,7 @@ def _trial(reporter: Reporter, felt: dict[str, Paired]) -> CandidateTrial:
 def _full(
     standing: StandingPrograms, reporters: Sequence[Reporter], taker: WindowTaker, llc_mib: float
 ) -> float | None:
-    """Return the extra time of the shared cache's reporter when none of its accesses hits the cache."""
+    """Return how much the cache's reporter slows down if none of its accesses hits the cache."""
     for reporter in reporters:
         if reporter.metric == "FELTLLC":
             rates = []

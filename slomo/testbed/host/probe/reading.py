@@ -1,4 +1,4 @@
-"""Measure the pressure of a competition: run each reporter alternately with the competition running and paused.
+"""Measure the pressure of competitors: run each reporter while they are alternately running and paused.
 
 The reporters run on the target's core before the target starts, as in SLOMO's first phase (SIGCOMM'20, section 4.1).
 They take turns, pair by pair; the least precise one is next, until all are precise enough or time is up.
@@ -22,7 +22,7 @@ _MEDIAN_TO_MEAN = 1.2533
 
 @dataclass(frozen=True)
 class ProbedPressure(Stored):
-    """Slowdown of each reporter beside a competition."""
+    """How much each reporter slows down beside a set of competitors."""
 
     #: Reporter -> its throughput beside the competition over its solo throughput.
     ratios: Mapping[str, float]
@@ -37,7 +37,7 @@ class ProbedPressure(Stored):
 def read_pressure(
     standing: StandingPrograms, competition: Sequence[HostTenant], reporters: Sequence[Reporter], settings: HostSettings
 ) -> ProbedPressure:
-    """Run every reporter beside a running competition and return the slowdowns.
+    """Run every reporter beside running competitors and return how much each slows down.
 
     `standing`: where the reporters stand: on the target's core. `competition`: its members; running again afterwards.
     """

@@ -1,4 +1,4 @@
-"""The reporters: small programs, each sensitive to one kind of pressure. Calibration chooses among candidates.
+"""Reporters: small programs, each of which slows down under one kind of pressure.
 
 Bubble-Up (MICRO'11, section 4.2) measures the pressure of an application by how much it slows a reporter of known
 sensitivity; one reporter per shared resource of SLOMO (SIGCOMM'20, section 3) gives a vector instead of a score.
@@ -54,7 +54,7 @@ def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
 
 
 def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
-    """Return for each metric the competitor that presses most on that resource and least on the others.
+    """Return, for each resource, the competitor that presses most on it and least on others.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def stream_mib(llc_mib: float) -> float:
 
 
 def extra_time(ratio: float) -> float:
-    """Return a reporter's extra time per unit of work, relative to its solo time; never negative.
+    """Return by how much longer a reporter takes per unit of work than alone; never negative.
 
     Bubble-Up defines an application's pressure by its effect on a reporter. Extra times add up, shares of speed do not:
     two competitors that cost a reporter 0.2 and 0.3 of its time together cost 0.5, until the resource is full. `ratio`:
@@ -101,6 +101,6 @@ def _reporter(name: str, metric: str, **knobs: Any) -> Reporter:
 
 
 def _workload(data_size_mib: float, pattern: str, writes: int = 0, **rest: Setting) -> Workload:
-    """Return a competitor workload that only reads or only writes."""
+    """Return a synthetic competitor that only reads or only writes."""
     accesses = {"reads_per_packet": 0 if writes else _PER_PACKET, "writes_per_packet": writes}
     return Workload("synthetic", {"data_size_mib": round(data_size_mib, 3), "pattern": pattern, **accesses, **rest})

@@ -1,4 +1,4 @@
-"""Detect drift of the machine: three small programs (the sentinel) run for a fifth of a second between experiments.
+"""Notice changes of the machine's speed: three small programs (the sentinel) run shortly between experiments.
 
 The neighbours of a virtual machine change: its part of the shared cache can vary tenfold within hours. A change during
 an experiment would look like pressure, so the experiment is repeated.
@@ -48,7 +48,7 @@ class Look:
 
 
 def factor(ratio: float) -> float:
-    """Return the ratio or its inverse, whichever is at least 1."""
+    """Return `ratio` or its inverse, whichever is at least 1."""
     return max(ratio, 1.0 / max(ratio, 1e-9))
 
 
@@ -75,7 +75,7 @@ def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
 
 @dataclass
 class Sentinel:
-    """Runs the drift-detecting programs while nothing else runs."""
+    """Runs the programs that show changes of the machine's speed."""
 
     #: Where its programs stand.
     standing: StandingPrograms
@@ -96,7 +96,7 @@ class Sentinel:
 
 
 def scatter_of(looks: Sequence[Look]) -> float:
-    """Return the difference between successive readings: the median of the largest relative change.
+    """Return how much successive readings of the sentinel differ.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class DriftWatch:
     _last: tuple[float, Look] = (float("-inf"), Look())
 
     def around(self, measure: Callable[[], T], label: str) -> tuple[T, dict[str, Any]]:
-        """Repeat `measure` until the machine does not change during it; return the result and its provenance.
+        """Repeat `measure` until the machine's speed does not change during it.
 
         Raises UnstableMeasurementError if it changed every time, or the cache differs from the one at calibration.
         """
@@ -148,7 +148,7 @@ class DriftWatch:
         return look if time.monotonic() - seen_s < _JUST_S else self.look()
 
     def require_same_cache(self, seen: Look) -> None:
-        """Raise an error if the sentinel's reading is far from the one at calibration."""
+        """Raise an error if the machine is now far from what it was at calibration."""
         what, change = self.calibrated.change(seen)
         if factor(change) > ANOTHER:
             raise UnstableMeasurementError(

@@ -1,4 +1,4 @@
-"""Provide this machine's probes: calibrate them for its present state on first use, load them later.
+"""Provide this machine's reporters: calibrated on first use, loaded from disk later.
 
 A calibration is stored in the user's cache under hardware and program, and repeated when the sentinel detects another
 cache.

@@ -1,4 +1,4 @@
-"""Keep programs on one core for a whole campaign: each starts on first use and is paused between measurements.
+"""Keep reporters on one core for a whole campaign; each starts on first use and is paused between measurements.
 
 A restarted program has other memory pages and runs 3 to 8 % faster or slower; a kept one does not.
 """
@@ -16,7 +16,7 @@ _INTERVAL = "--interval-s"
 
 
 class StandingPrograms:
-    """Programs of the synthetic NF that stay on one core."""
+    """Programs that stay on one core, paused except for one."""
 
     def __init__(self, definition: HostDefinition, core: int) -> None:
         self.definition, self.core = definition, core
@@ -25,7 +25,7 @@ class StandingPrograms:
 
     @contextlib.contextmanager
     def awake(self, workload: Workload) -> Iterator[HostTenant]:
-        """Let one program run (started first if necessary) while the others stay paused."""
+        """Let one program run while the others stay paused."""
         tenant = self._standing(workload)
         try:
             paused([tenant], False)
@@ -51,7 +51,7 @@ class StandingPrograms:
 
 
 def quickened(definition: HostDefinition, interval_s: float) -> HostDefinition:
-    """Return a definition whose program reports more often, for windows of a twentieth of a second.
+    """Return the description of a program with more frequent reports, for windows of a twentieth of a second.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Traffic generators: one interface for replayed captures, testpmd, Pktgen and TRex, on this machine or another."""
+"""Control traffic generators (replayed captures, testpmd, Pktgen, TRex), on this machine or another."""

@@ -81,7 +81,7 @@ class PktgenGenerator:
             raise
 
     def trial(self, traffic: Traffic, seconds: float, packets: int = 0) -> TrafficStatistics:
-        """Send for a time, at most `packets` packets (0: no limit), and return the counts after the last is back."""
+        """Send for a time, and return the counts when the last packet is back."""
         self.start(traffic, packets)
         try:
             assert self._socket is not None
