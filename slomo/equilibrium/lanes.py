@@ -397,7 +397,14 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                             for lane in range(active):
                                 line[lane] = part[lane] * other[lane]
                             term += 1
-                    for a in range(answers if table == 0 else pressures):
+                    read = answers if table == 0 else pressures
+                    if lanes == 1:  # one server: its answers are adjacent in memory, which is twice as fast
+                        for a in range(read):
+                            answered[a, 0] = weight[table, i, 0, a, 0]
+                        for t in range(1, terms):
+                            for a in range(read):
+                                answered[a, 0] += basis[t, 0] * weight[table, i, t, a, 0]
+                    for a in range(read if lanes > 1 else 0):
                         answer, factor = answered[a], weight[table, i, 0, a]
                         for lane in range(active):
                             answer[lane] = factor[lane]
@@ -405,7 +412,8 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                             line, factor = basis[t], weight[table, i, t, a]
                             for lane in range(active):
                                 answer[lane] += line[lane] * factor[lane]
-                        least_answer, most_answer = bottom[table, i, a], top[table, i, a]
+                    for a in range(read):
+                        answer, least_answer, most_answer = answered[a], bottom[table, i, a], top[table, i, a]
                         for lane in range(active):
                             answer[lane] = min(max(answer[lane], least_answer[lane]), most_answer[lane])
                     if table == 1:
