@@ -79,14 +79,7 @@ _ERRORS: dict[str, type[SlomoError]] = {
 class ServiceError(SlomoError):
     """The service refused the request, or could not be reached.
 
-    Parameters
-    ----------
-    message : str
-        The service's message.
-    hint : str, optional
-        The service's hint.
-    status : int
-        HTTP status; 0 if there was no answer.
+    `status`: HTTP status; 0 if there was no answer.
     """
 
     exit_code = 3

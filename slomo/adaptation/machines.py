@@ -70,21 +70,11 @@ class CarriedState:
 class Carried:
     """One function, converted from the machine of its model to another one.
 
-    Parameters
-    ----------
-    model : NFModel
-        Trained on `measured_on`, with a `response`.
-    measured_on, machine : Machine
-        From where, to where.
-    corrected : bool
-        Whether runs on `machine` will correct the predictions. The cost of a busy channel is then derived from that of
-        misses, if the measurements did not load the channel. Such predictions are further off, by errors that runs
-        correct more easily.
+    `model`: trained on `measured_on`, with a `response`. `corrected`: whether runs on `machine` will correct the
+    predictions. The cost of a busy channel is then derived from that of misses if the measurements did not load the
+    channel; such predictions are further off, by errors that runs correct more easily.
 
-    Raises
-    ------
-    MissingMetricError
-        Where the model knows no running neighbours, or not how many lines a packet misses.
+    Raises MissingMetricError if the model knows no running neighbours, or not how many lines a packet misses.
     """
 
     def __init__(self, model: NFModel, measured_on: Machine, machine: Machine, *, corrected: bool = False) -> None:

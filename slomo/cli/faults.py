@@ -22,24 +22,9 @@ _BROKEN_PIPE = 141
 def report(error: BaseException, *, as_json: bool = False, verb: str | None = None) -> int:
     """Print `error` on stderr and return the exit code.
 
-    Parameters
-    ----------
-    error : BaseException
-        What ended the command.
-    as_json : bool
-        Print one JSON object ``{"error": {"type", "message", "hint", "exit_code"}}`` instead of text.
-    verb : str, optional
-        The sub-command, for the name of an extra that is missing.
-
-    Returns
-    -------
-    int
-        2 usage or configuration, 3 testbed, 4 measurement, 5 prediction, 70 internal fault, 130 interrupted.
-
-    Raises
-    ------
-    BaseException
-        The error itself where ``SLOMO_DEBUG`` is set.
+    `as_json`: print one object ``{"error": {"type", "message", "hint", "exit_code"}}``. `verb`: the sub-command, for
+    the name of an extra that is missing. Codes: 2 usage or configuration, 3 testbed, 4 measurement, 5 prediction, 70
+    internal fault, 130 interrupted. Where ``SLOMO_DEBUG`` is set, the error itself is raised.
     """
     if isinstance(error, (click.exceptions.Exit, SystemExit)):
         code = error.exit_code if isinstance(error, click.exceptions.Exit) else error.code

@@ -118,26 +118,10 @@ def compose_arrays(
 ) -> NDArray[np.float64]:
     """Combine the counters of many mixes at once; the bits equal those of :func:`compose`.
 
-    Parameters
-    ----------
-    values : ndarray of shape (mixes, competitors, metrics)
-        Metric values in the vocabulary's units; NaN where not reported.
-    names : tuple of str
-        Metric names in the order of the last axis.
-    capacities, compat
-        As for :func:`compose`.
-    present : ndarray of bool, shape (mixes, competitors), optional
-        Which places hold a competitor; all by default. Mixes of several sizes share one rectangle this way.
-
-    Returns
-    -------
-    ndarray of shape (mixes, metrics)
-        NaN where a competitor did not report the metric, and for means over no competitors.
-
-    Raises
-    ------
-    InvalidValueError
-        When the shapes do not belong together.
+    `values`, shape (mixes, competitors, metrics): in the vocabulary's units, NaN where not reported. `present`, shape
+    (mixes, competitors): which places hold a competitor; all by default, so that mixes of several sizes share one
+    rectangle. The result, shape (mixes, metrics), is NaN where a competitor did not report the metric, and for means
+    over no competitors. Raises InvalidValueError for shapes that do not belong together.
 
     Examples
     --------

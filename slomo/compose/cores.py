@@ -107,31 +107,15 @@ def _served_mpps(user: CoreUser, share: float) -> float:
 def cut_turns(share: float, users: int, window_s: float, coverage: float = 0.9) -> float:
     """Return the error of a measurement that begins and ends in the middle of scheduler turns.
 
-    Parameters
-    ----------
-    share : float
-        The NF's share of the core, 0 to 1.
-    users : int
-        NFs on the core.
-    window_s : float
-        Length of the measurement [s], above 0.
-    coverage : float
-        Of the windows that begin at any time, so many are off by less.
-
-    Raises
-    ------
-    InvalidValueError
-        For a window that is not above 0.
+    `share`: the NF's of the core, 0 to 1, among `users` NFs. `window_s`: length of the measurement [s], above 0 (else
+    InvalidValueError). `coverage`: of the windows that begin at any time, so many are off by less. In every period the
+    NF runs once. Whole periods count as they should; of the rest, of any length and phase, the NF has more or less than
+    its share.
 
     Examples
     --------
     >>> round(cut_turns(0.5, 2, 0.24), 3), cut_turns(1.0, 1, 0.24)
     (0.05, 0.0)
-
-    Notes
-    -----
-    In every period the NF runs once. Whole periods count as they should; of the rest, of any length and phase, the NF
-    has more or less than its share.
     """
     if not window_s > 0.0:
         raise InvalidValueError(f"a measurement of {window_s:g} s, needed above 0")

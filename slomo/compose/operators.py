@@ -31,14 +31,7 @@ _FEW = 256
 def ordered_sum(values: Floats) -> Floats:
     """Add along axis 0 in ascending order, so that every order of the summands gives the same bits.
 
-    Parameters
-    ----------
-    values : ndarray of shape (competitors, ...)
-        Summands; NaN anywhere makes the sum NaN.
-
-    Returns
-    -------
-    ndarray of shape (...)
+    NaN anywhere makes the sum NaN.
 
     Examples
     --------
@@ -83,18 +76,8 @@ def rule_of(name: str, compat: str | None = None) -> str:
 def published(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
     """Combine all counters as SLOMO's scripts do.
 
-    Parameters
-    ----------
-    names : tuple of str
-        Metrics, in the order of the last axis.
-    values : ndarray of shape (competitors, mixes, metrics)
-        Values of socket scope; NaN where not reported.
-    present : ndarray of bool, shape (competitors, mixes), optional
-        Which places of the rectangle hold a competitor; all by default.
-
-    Returns
-    -------
-    ndarray of shape (mixes, metrics)
+    `values`, shape (competitors, mixes, metrics): of socket scope, NaN where not reported. `present`, shape
+    (competitors, mixes): which places hold a competitor; all by default.
     """
     total = ordered_sum(values if present is None else np.where(present[:, :, np.newaxis], values, 0.0))
     count = np.full(values.shape[1], len(values)) if present is None else np.sum(present, axis=0)

@@ -18,19 +18,7 @@ def port_shares_mpps(
 
     Raises InvalidValueError for a line rate that is not a number above 0.
 
-    Parameters
-    ----------
-    frames_b : sequence of int
-        Frame size of each NF [B].
-    offered_mpps : sequence of float or None
-        What is sent to each [Mpps]; None for as much as the port carries.
-    port_gbps : float
-        Line rate of the port [Gbit/s], above 0.
-
-    Returns
-    -------
-    tuple of float
-        Rate that reaches each [Mpps].
+    `offered_mpps`: sent to each; None for as much as the port carries.
 
     Examples
     --------

@@ -25,20 +25,8 @@ def saturate(
 
     Metrics that share a capacity are scaled down together, keeping their proportion.
 
-    Parameters
-    ----------
-    values : ndarray of shape (mixes, metrics)
-        Composed values; NaN (not reported) stays NaN.
-    names : tuple of str
-        The metrics, in the order of the columns.
-    capacities : Capacities or None
-        What the socket has; None caps nothing but shares, which end at 1.
-
-    Returns
-    -------
-    values : ndarray of shape (mixes, metrics)
-    capped : ndarray of bool, shape (mixes, metrics)
-        Where a value had to be lowered.
+    `values`, shape (mixes, metrics): composed; NaN (not reported) stays NaN. Without `capacities` only shares are
+    capped, at 1. Also returned is where a value had to be lowered.
 
     Examples
     --------

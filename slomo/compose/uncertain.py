@@ -27,18 +27,9 @@ def composed_values(parts: Sequence[Floats], pattern: Pattern = "pipeline") -> F
     Raises InvalidValueError without resources, or for arrays of different shapes; UnknownNameError for an unknown
     pattern.
 
-    Parameters
-    ----------
-    parts : sequence of ndarray, shape (n, values)
-        One per resource: equally likely throughputs [Mpps], above 0, if this resource alone decided; infinite where it
-        takes no time.
-    pattern : {"pipeline", "run-to-completion"}
-        The slowest decides, or times per packet add up.
-
-    Returns
-    -------
-    ndarray, shape (n, values)
-        Equally likely throughputs in ascending order [Mpps]; NaN in rows where any is.
+    `parts`: one array per resource, shape (n, values), of equally likely throughputs [Mpps], above 0, if this resource
+    alone decided; infinite where it takes no time. `pattern`: in a pipeline the slowest decides, run-to-completion adds
+    times per packet. The result is ascending, and NaN in rows where any is.
 
     Examples
     --------

@@ -43,26 +43,13 @@ SURE, SOLO_NOISE = 2.0, 0.01
 def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
     """Return the model corrected by new runs of its NF, or the old model if that is not better.
 
-    Parameters
-    ----------
-    model : NFModel
-        The model that may no longer hold.
-    dataset : ProfileDataset
-        New runs of the same workload: alone, and a few beside the synthetic competitor.
+    `dataset`: new runs of the same workload, alone and a few beside the synthetic competitor. Sensitivity and
+    contentiousness are scaled, and intervals widened where the new runs call for it; the manifest says by how much,
+    under ``refit``. The old model stays unless runs that were left out (competitor settings, one by one) are predicted
+    better from the other runs, by more than twice the standard error of that gain.
 
-    Returns
-    -------
-    NFModel
-        Sensitivity and contentiousness scaled; intervals widened where the new runs call for it. The manifest says by
-        how much, under ``refit``. `model` itself unless runs that were left out (competitor settings, one by one) are
-        predicted better from the other runs, by more than twice the standard error of that gain.
-
-    Raises
-    ------
-    UnknownNameError
-        Where the dataset has no runs of the workload.
-    MissingMetricError
-        Where none of them was alone: solo throughput is what everything else is relative to.
+    Raises UnknownNameError without runs of the workload; MissingMetricError if none of them was alone, since everything
+    else is relative to solo throughput.
     """
     subject = next(subjects(dataset, [model.workload.key]))
     gain, standard_error = _gain(model, subject)

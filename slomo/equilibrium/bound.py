@@ -60,20 +60,9 @@ def _product(factor: _Enclosed, value: _Enclosed, times: Callable[[Floats, Float
 def proven_bound(servers: Servers, vector: Floats, age: Floats) -> Floats:
     """Return how far the equilibrium is from `vector` at most, as a share of `Servers.reference`.
 
-    Parameters
-    ----------
-    servers : Servers
-        Saturated ones.
-    vector : ndarray, shape (servers, places, pressures)
-        Vectors at which the rounds ended.
-    age : ndarray, shape (servers,)
-        Ages of the caches there.
-
-    Returns
-    -------
-    ndarray, shape (servers,)
-        Not proven where slopes vary too much nearby, where the box holds both full and other caches, or where the
-        memory channel may be full: how long requests wait is then one more unknown.
+    `servers` are saturated; their rounds ended at `vector` and `age`. Not proven where slopes vary too much nearby,
+    where the box holds both full and other caches, or where the memory channel may be full: how long requests wait is
+    then one more unknown.
     """
     reference = servers.reference
     here = _derivatives(servers, vector, age, reference, np.zeros(len(vector))).centre

@@ -363,18 +363,8 @@ def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = 
 def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> tuple[str, Mapping[str, float]]:
     """Return the main cause of a tenant's loss, and how its time per packet divides by cause.
 
-    Parameters
-    ----------
-    part, done, index
-        The tenant, the solution, its place in it.
-    memory : MemoryTraffic
-        For the unloaded latency.
-
-    Returns
-    -------
-    (str, mapping)
-        ``"cache"``, ``"memory bandwidth"``, ``"throttle"``, ``"remote memory"``, ``"shared core"`` or ``"nothing"``;
-        shares of its solo throughput lost.
+    The cause is ``"cache"``, ``"memory bandwidth"``, ``"throttle"``, ``"remote memory"``, ``"shared core"`` or
+    ``"nothing"``. `index`: the tenant's place in the solution `done`.
     """
     response, quiet, ways, latency = part.response, memory.latency_ns[0], done.ways[index], done.latency_ns[index]
     throttled = response.mpps(ways, latency, part.bandwidth_percent)

@@ -157,28 +157,10 @@ def learning_curves(
 ) -> Mapping[str, dict[int, float]]:
     """Return the error on mixes after training every model on growing numbers of the same runs.
 
-    Parameters
-    ----------
-    profile : ProfileDataset
-        Solo and pressure rows to draw from; solo rows are always kept.
-    mixes : ProfileDataset
-        Mixes to judge by.
-    runs : sequence of int
-        Pressure runs per NF at full and at part load, 12 or more each; smaller budgets are part of the larger ones.
-    models : sequence of str
-        Names of models; ``"slomo as published"`` composes model ``"slomo-gbr"`` by the published rule.
-    seed : int
-        Seed of the draw and of training.
-
-    Returns
-    -------
-    mapping of str to dict of int to float
-        Model -> runs per NF -> mean absolute error of throughput [%].
-
-    Raises
-    ------
-    InvalidValueError
-        For a budget of fewer than 12 runs, or of more than there are.
+    `runs`: pressure runs per NF at full and at part load; smaller budgets are part of larger ones, and solo rows are
+    always kept. Name ``"slomo as published"`` composes model ``"slomo-gbr"`` by the published rule. Returned is model
+    -> runs per NF -> mean absolute error of throughput [%]. Raises InvalidValueError for a budget of fewer than 12
+    runs, or of more than there are.
     """
     frame = profile.frame
     pressure = frame[frame["plan"] == "pressure"]

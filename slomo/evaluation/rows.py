@@ -122,26 +122,14 @@ def predict_rows(
 ) -> RowPredictions:
     """Predict the rows of an imported table.
 
-    Parameters
-    ----------
-    model : NFModel
-        Trained on runs where only memory is competed for.
-    rows : ProfileDataset
-        Imported with the same features; ``match_density`` is the row's own, ``competitor_match_density`` (one NF that
-        keeps the accelerator busy) or ``competitor_service_us`` (summed over all of them) what it shares with.
-    accelerator : ServiceTime, optional
-        Time per packet at the accelerator; without it only memory is predicted.
-    **options
-        As in :class:`RowsOptions`: `pattern`, `family`, `base_density`, `coverage`, `strict`.
+    `model`: trained on runs where only memory is competed for. `rows`: imported with the same features;
+    ``match_density`` is the row's own, ``competitor_match_density`` (one NF that keeps the accelerator busy) or
+    ``competitor_service_us`` (summed over all of them) what it shares with. `accelerator`: time per packet there;
+    without it only memory is predicted. `options`: those of :class:`RowsOptions`.
 
-    Raises
-    ------
-    MissingMetricError
-        Where the rows lack a feature that the model reads.
-    UnsupportedPredictionError
-        Where rows are of other NFs than the model; where `strict`, for a row that is not supported.
-    ConfigurationError
-        Where they were measured on another machine of the name, with both fingerprints.
+    Raises MissingMetricError for rows that lack a feature; UnsupportedPredictionError for rows of other NFs than the
+    model, or where `strict` for a row that is not supported; ConfigurationError, with both fingerprints, for another
+    machine of the name.
     """
     how = RowsOptions(**options)
     checked_pattern(how.pattern)

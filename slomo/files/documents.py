@@ -71,22 +71,10 @@ class Document:
 def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int = DOCUMENT_BYTES) -> T:
     """Read a JSON, YAML or TOML file as a value of a class.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file; ``.toml`` is read as TOML, everything else as JSON or YAML.
-    kind : type
-        A dataclass, a msgspec structure, or a plain type such as ``dict[str, float]``. Ranges are those of its
-        annotations (`slomo.files.ranges`); ``schema_version`` must be that of the class's module.
-    hint : str, optional
-        One action for the author of the file.
-    limit : int
-        Most bytes read.
-
-    Raises
-    ------
-    ConfigurationError
-        For a file that is not such a document; names line, field, what it says and what is needed.
+    ``.toml`` is read as TOML, everything else as JSON or YAML. `kind`: a dataclass, a msgspec structure, or a plain
+    type such as ``dict[str, float]``. Ranges are those of its annotations (`slomo.files.ranges`); ``schema_version``
+    must be that of the class's module. `hint`: one action for the author of the file. `limit`: most bytes read. Raises
+    ConfigurationError, with line, field, what it says and what is needed.
     """
     return parse(read_text(path, limit, hint), str(path), hint).to(kind, hint)
 

@@ -23,19 +23,8 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
 
     Raises StoreError on a full disk, a read-only directory, or any other refusal; the old file is unchanged.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file; its folder is made where it is missing.
-    content : str, bytes or callable
-        Text (written as UTF-8), bytes, or what writes into an open file.
-    mode : int
-        Permissions of the file, within the umask.
-
-    Returns
-    -------
-    Path
-        The file.
+    `content`: text (written as UTF-8), bytes, or what writes into an open file. The file's folder is made where it is
+    missing; `mode` holds within the umask.
 
     Examples
     --------

@@ -69,29 +69,13 @@ def predict_file(
 ) -> BulkSummary:
     """Predict every mix of a parquet file and write the predictions to another one.
 
-    Parameters
-    ----------
-    source, target : path
-        Files; the columns are those of `slomo.fleet.batches.predict_batches`.
-    question : BulkQuestion
-        Models, machine, options.
-    jobs : int, optional
-        Processes; every core by default. The result does not depend on it.
-    scheduler : str, optional
-        Address of a Dask scheduler whose workers see the same files.
-    report : callable, optional
-        Hears how many of how many row groups are done.
+    The columns are those of `slomo.fleet.batches.predict_batches`. `jobs`: processes, every core by default; the result
+    does not depend on it. `scheduler`: address of a Dask scheduler whose workers see the same files. `report` hears how
+    many of how many row groups are done.
 
-    Raises
-    ------
-    ConfigurationError
-        For a file that is no parquet, or lacks a column.
-    UsageError
-        Where source and target are one file.
-    UnknownNameError, InvalidValueError
-        For a mix that cannot be asked about.
-    StoreError
-        Where the result cannot be written, or another call writes it.
+    Raises ConfigurationError for a file that is no parquet, or lacks a column; UsageError if source and target are one
+    file; UnknownNameError, InvalidValueError for a mix that cannot be asked about; StoreError if the result cannot be
+    written, or another call writes it.
     """
     need("pyarrow")
     if Path(target).exists() and os.path.samefile(source, target):

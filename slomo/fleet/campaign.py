@@ -86,37 +86,16 @@ def profile_on_hosts(
 ) -> FleetOutcome:
     """Run a profiling plan on all hosts of a fleet.
 
-    Parameters
-    ----------
-    plan : ExperimentPlan
-        What to measure, on one machine's name.
-    fleet : Fleet
-        Its hosts, all of one machine type.
-    store : path
-        Keeps every collected run; the same call again goes on.
-    scheduler : str, optional
-        Address of a Dask scheduler, with a worker ``--name HOST --nthreads 1 --resources "testbed=1 host-HOST=1"`` per
-        host. By default one is started here, and a worker on each host over SSH.
-    own : iterable of NetworkFunction
-        Additional network functions.
-    skip_missing : bool
-        Go on without hosts that cannot be used; the outcome names them.
-    progress : Progress, optional
-        Listener.
+    `plan` is of one machine's name, and all hosts are of that type. `store` keeps every collected run; the same call
+    again goes on. `scheduler`: address of a Dask scheduler, with a worker ``--name HOST --nthreads 1 --resources
+    "testbed=1 host-HOST=1"`` per host; by default one is started here, and a worker on each host over SSH. `own`:
+    additional network functions. With `skip_missing` it goes on without hosts that cannot be used; the outcome names
+    them.
 
-    Raises
-    ------
-    TestbedError
-        For a host that cannot be reached, that another process uses, or that is of another version or machine; for a
-        scheduler that goes away.
-    IncompatibleMeasurementsError
-        For hosts whose probes follow something else.
-    StoreError
-        Where the store is in use; for a coordinator that a newer one has replaced.
-    ConfigurationError
-        For a folder of native network functions that is none.
-    IncompleteCampaignError
-        Where some runs failed.
+    Raises TestbedError for a host that cannot be reached, that another process uses, or that is of another version or
+    machine, and for a scheduler that goes away; IncompatibleMeasurementsError for hosts whose probes follow something
+    else; StoreError for a store in use, and for a coordinator that a newer one has replaced; ConfigurationError for a
+    folder of native network functions that is none; IncompleteCampaignError if some runs failed.
     """
     need("distributed")
     started = time.monotonic()

@@ -42,25 +42,12 @@ def spread(
 ) -> Iterator[R]:
     """Yield `function(item)` for each item, in the items' order.
 
-    Parameters
-    ----------
-    function : callable
-        Of a module, or a `functools.partial` of one: it is sent by name.
-    items : iterable
-        What it is given.
-    jobs : int, optional
-        Processes of this machine; every core where None or 0.
-    scheduler : str, optional
-        Address of a Dask scheduler, ``tcp://HOST:8786``, whose workers compute instead.
+    `function` is of a module, or a `functools.partial` of one: it is sent by name. `jobs`: processes of this machine;
+    every core where None or 0. `scheduler`: address of a Dask scheduler, ``tcp://HOST:8786``, whose workers compute
+    instead.
 
-    Raises
-    ------
-    TestbedError
-        For a scheduler that does not answer, or an item whose computation ends its worker process.
-    MissingExtraError
-        For a scheduler without the extra `fleet`.
-    InvalidValueError
-        For fewer than 0 jobs.
+    Raises TestbedError for a scheduler that does not answer, or an item whose computation ends its worker process;
+    MissingExtraError for a scheduler without the extra `fleet`; InvalidValueError for fewer than 0 jobs.
 
     Examples
     --------

@@ -38,10 +38,7 @@ def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[C
     Raises TestbedError if the machine refuses a change or does not keep it; this call's changes are then undone. Raises
     StoreError, without changing anything, if a change cannot be recorded.
 
-    Returns
-    -------
-    tuple of Change
-        What was changed on the machine.
+    Returned is what was changed on the machine.
     """
     session = _Session(receipt, knobs)
     before = receipt.layers()

@@ -17,18 +17,8 @@ def ports_full(
 ) -> NDArray[np.bool_]:
     """Return on which servers shared ports may limit an NF, so that it uses less of other resources.
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        Network functions of one machine.
-    who : ndarray of int, shape (servers, places)
-        Index of the model per place, -1 for an empty one.
-    offered_mpps : ndarray, shape (servers, places), optional
-        Offered load [Mpps]; NaN saturates an NF.
-
-    Returns
-    -------
-    ndarray of bool, shape (servers,)
+    `who`, shape (servers, places): index of the model, -1 for an empty place. `offered_mpps`, same shape: NaN saturates
+    an NF.
 
     Examples
     --------

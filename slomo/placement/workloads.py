@@ -33,14 +33,7 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0) -> tuple[Requ
 
     Raises UnknownNameError for another family.
 
-    Parameters
-    ----------
-    family : {"insensitive", "combination", "sensitive"}
-        Names of network functions.
-    terms : int
-        Number of SLO terms.
-    seed : int
-        Seed of the draw.
+    Families are insensitive, combination, sensitive. `terms`: number of SLO terms.
 
     Examples
     --------
@@ -84,17 +77,9 @@ def numasfp_chains(
 ) -> tuple[RatedChain, ...]:
     """Return NUMASFP's chains, with rates from 1 to 10 Gbit/s that change every interval (10 s of its 120 s).
 
-    Parameters
-    ----------
-    count, length, intervals, seed : int
-        Chains, stages of each, rates of each, and the seed of the draw.
-    nfs : sequence of str, optional
-        Network functions to draw from; SLOMO's by default.
-    change : {"drift", "jump"}
-        A rate goes steadily from one level to another, so that two chains change places about once, as in the paper's
-        run of two chains; or it is drawn afresh for every interval.
-    packet_size_b : int
-        Frame size [B].
+    `count` chains of `length` stages have a rate per interval. `nfs`: to draw from; SLOMO's by default. With `change`
+    ``"drift"`` a rate goes steadily from one level to another, so that two chains change places about once, as in the
+    paper's run of two chains; with ``"jump"`` it is drawn afresh for every interval.
 
     Examples
     --------

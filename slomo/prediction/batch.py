@@ -219,21 +219,8 @@ def _judged_alone(
 def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: str, how: PredictionOptions) -> Places:
     """Predict all tenants of many servers.
 
-    Parameters
-    ----------
-    tenants : sequence of TenantModel
-        Models that the indices refer to.
-    members : ndarray of int, shape (servers, places)
-        Indices in ascending order, then -1 for empty places; tenants alike are predicted once.
-    machine : str
-        Machine on which they run.
-    how : PredictionOptions
-        Options of the predictions.
-
-    Returns
-    -------
-    Places
-        NaN where a competitor lacks a metric the model reads, and at empty places.
+    `members`, shape (servers, places): indices of `tenants` in ascending order, then -1 for empty places; tenants alike
+    are predicted once. NaN stands where a competitor lacks a metric the model reads, and at empty places.
     """
     servers, plain = _Servers.of(tenants, members), replace(how, explain=False)
     jointly, sharing = servers.jointly(how), servers.sharing()

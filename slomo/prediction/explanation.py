@@ -153,23 +153,9 @@ def explain(
 ) -> Explanation:
     """Divide the loss that a model predicts at the counter values `vector` among metrics and competitors.
 
-    Parameters
-    ----------
-    predict_mpps : callable
-        The model: rows of shape ``(n, len(names))`` -> throughput [Mpps], shape ``(n,)``.
-    names : tuple of str
-        Metrics (or traffic attributes, which cause nothing) in the order of the columns.
-    vector : ndarray of shape (len(names),)
-        The composed vector.
-    solo_mpps : float
-        Throughput of the target alone [Mpps].
-    own_values : mapping of str to ndarray of shape (len(names),), optional
-        Competitor -> its own values, summed over its instances.
-
-    Returns
-    -------
-    Explanation
-        Its parts add up to ``solo_mpps - predict_mpps(vector)``.
+    `predict_mpps`: rows of shape ``(n, len(names))`` -> throughput [Mpps]. `names`: metrics (or traffic attributes,
+    which cause nothing) in the order of the columns. `own_values`: competitor -> its own values, summed over its
+    instances. The parts add up to ``solo_mpps - predict_mpps(vector)``.
 
     Examples
     --------

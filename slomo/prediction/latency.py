@@ -25,22 +25,10 @@ def latency_of(
 ) -> LatencyPrediction:
     """Return the latency (time from arrival to departure) of packets of a server's first NF at its load.
 
-    Parameters
-    ----------
-    tenant : TenantModel
-        The NF; its model needs runs at several loads (`slomo profile --latency`).
-    load_mpps : float
-        What arrives at it [Mpps].
-    saturated : Prediction
-        Of the NF at full load. Its interval is part of that of latency, beside the scatter of a measurement.
-    beside : ServerPrediction
-        All NFs at their loads, by the fixed point: whichever method predicts throughput, the pressure is that.
-
-    Returns
-    -------
-    LatencyPrediction
-        Without numbers, and with the verdict ``unsupported``, at a load of 1 or more, beyond the loads measured, and
-        where latency was not profiled.
+    The tenant's model needs runs at several loads (`slomo profile --latency`). `saturated`: of the NF at full load; its
+    interval is part of that of latency, beside the scatter of a measurement. `beside`: all NFs at their loads, by the
+    fixed point, whichever method predicts throughput. At a load of 1 or more, beyond the loads measured, and where
+    latency was not profiled, the result has no numbers and the verdict ``unsupported``.
     """
     first, *rest = beside.tenants
     others, mpps = [other for other in rest if other.socket == first.socket], saturated.throughput_mpps

@@ -52,10 +52,7 @@ def toy_plan(name: str = "toy", competitors: int = 3, replicates: int = 1, seed:
 class ToyTestbed:
     """A testbed defined by one formula: throughput falls with the competitors' summed cache access rate.
 
-    Parameters
-    ----------
-    delay_s : float
-        How long a run takes [s], for tests of interruption.
+    `delay_s`: how long a run takes [s], for tests of interruption.
 
     Examples
     --------

@@ -45,10 +45,8 @@ def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], Acceler
 
     Rows of plan ``accelerator`` are read, and solo throughput.
 
-    Returns
-    -------
-    dict of (machine, workload key) to AcceleratorUse
-        Without NFs that lose nothing. Where several accelerators slow an NF down, the one that costs most.
+    Rows of plan ``accelerator`` and solo throughput are read. Keys are machine and workload; NFs that lose nothing are
+    left out. Where several accelerators slow an NF down, the one that costs most counts.
     """
     frame = dataset.frame
     uses: dict[tuple[str, str], AcceleratorUse] = {}
@@ -77,10 +75,7 @@ def fit_use(
 
     `services_ns` has, per run, the time per request of every competitor [ns].
 
-    Returns
-    -------
-    AcceleratorUse or None
-        None where the NF loses nothing.
+    None where the NF loses nothing.
 
     Examples
     --------

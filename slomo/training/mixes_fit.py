@@ -43,12 +43,8 @@ def learned_from_mixes(
     Saturated mixes are learned, if there are enough to calibrate on and the competition was measured there. `fit`
     returns the models of subjects to which mixes were added, by workload key. Equal mixes share a fold.
 
-    Returns
-    -------
-    models : list of NFModel
-        Those without a response are returned as they are.
-    predicted_mpps : ndarray, shape (n,)
-        Of each of `rows`; NaN where it was not learned.
+    Models without a response are returned as they are. Predictions have one entry per row of `rows`, NaN where it was
+    not learned.
     """
     predicted = np.full(len(rows.mpps), np.nan)
     knowing = {model.workload.key: place for place, model in enumerate(models) if model.response is not None}

@@ -100,10 +100,7 @@ def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float
 
     All models are of one machine and cross-validated.
 
-    Returns
-    -------
-    list of dict
-        Per model: family -> gain and its standard error.
+    Returned is, per model, family -> gain and its standard error.
     """
     stated = [model.manifest.get("against_mean", {}) for model in models]
     result: list[dict[str, tuple[float, float]]] = [{} for _ in models]

@@ -65,25 +65,12 @@ def transfer(
 ) -> ModelLibrary:
     """Return models for a machine, converted from another machine's models.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Models of one other machine, with what they were measured on.
-    machine : Machine
-        The new one.
-    dataset : ProfileDataset, optional
-        Runs on it, alone and beside the synthetic competitor; a handful per function, or none of some.
-    targets : sequence of str, optional
-        Workload keys or NF names; all of the library and the dataset by default.
-    seed : int
-        Seed of everything random.
+    `library`: models of one other machine, with what they were measured on. `dataset`: runs on the new machine, alone
+    and beside the synthetic competitor; a handful per function, or none of some. `targets`: workload keys or NF names;
+    all of the library and the dataset by default.
 
-    Raises
-    ------
-    ConfigurationError
-        For models of several machines, of this one, or of one that they do not describe; runs on another machine.
-    MissingMetricError
-        Where a model lacks what is needed to carry it.
+    Raises ConfigurationError for models of several machines, of this one, or of one that they do not describe, and for
+    runs on another machine; MissingMetricError if a model lacks what is needed to carry it.
     """
     before = _measured_on(library, machine)
     runs = _runs_on(dataset, machine)

@@ -82,10 +82,7 @@ class Result:
 
         `ax`: axes to draw on; new ones by default. Raises MissingExtraError without matplotlib.
 
-        Returns
-        -------
-        matplotlib Axes
-            Where it was drawn.
+        Returned are the axes drawn on.
         """
         return drawn("throughputs", self.columns(), self.row_labels(), ax)
 

@@ -100,10 +100,7 @@ def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, in
 
     `pool`: mask of one block of ways. `wishes`: in order of arrival.
 
-    Returns
-    -------
-    dict or None
-        Name -> mask; None where the minima do not fit.
+    Returned are masks by name; None where the minima do not fit.
 
     Examples
     --------

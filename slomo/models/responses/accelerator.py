@@ -142,17 +142,8 @@ def shared_mpps(
 def turns(rates: Floats, service_ns: Floats) -> Floats:
     """Divide one server among users in rounds; a user that needs less than one turn per round gets what it needs.
 
-    Parameters
-    ----------
-    rates : ndarray of shape (n,)
-        Requests asked for [1/ns].
-    service_ns : ndarray of shape (n,)
-        Time per request [ns].
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Requests served [1/ns]; the server is never more than fully used.
+    `rates`: requests asked for [1/ns]. `service_ns`: time per request [ns]. Returned are requests served [1/ns]; the
+    server is never more than fully used.
 
     Examples
     --------

@@ -215,10 +215,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         misses(S), so T is the integral of dS / misses(S) (footprint theory: Xiang et al., ASPLOS'13). Ages are in ways
         per byte of traffic and packet; divided by the packet rate they are times.
 
-        Returns
-        -------
-        numpy.ndarray
-            Ways held at ages 10**AGE_LOW to 10**AGE_HIGH, AGE_STEPS per decade, never falling.
+        The grid's ages are 10**AGE_LOW to 10**AGE_HIGH, AGE_STEPS per decade; ways held never fall.
         """
         filled = np.arange(STEPS * ways + 1) / STEPS
         traffic = np.maximum(np.interp(filled, self.ways, self.bytes_per_packet), _NO_TRAFFIC)

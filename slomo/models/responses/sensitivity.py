@@ -34,22 +34,9 @@ Response = Literal["throughput", "relative throughput"]
 class TreeSensitivity:
     """Decision trees over the combined counters of the competitors.
 
-    Parameters
-    ----------
-    name : str
-        Family.
-    feature_names : tuple of str
-        Columns, in order.
-    composition : {"pressure", "solo"}
-        What the input is composed of.
-    ensemble : TreeEnsemble
-        The trees.
-    response : {"throughput", "relative throughput"}
-        What the trees answer with.
-    solo_mpps : float
-        Throughput without competitors [Mpps]; with ``"relative throughput"`` also the most that can be predicted.
-    source : str or None
-        xgboost's own JSON, where it grew the trees; kept so that saving writes the library's format unchanged.
+    `composition`: what the input is composed of, ``"pressure"`` or ``"solo"``. `response`: what the trees answer with,
+    ``"throughput"`` or ``"relative throughput"``; with the latter `solo_mpps` is also the most that can be predicted.
+    `source`: xgboost's own JSON, where it grew the trees, so that saving writes the library's format unchanged.
     """
 
     name: str

@@ -213,10 +213,8 @@ class ThroughputEstimates:
         A mix is workload keys, one per core. `promises` is the number of different tenants with a promise in
         each mix, whose bounds share the risk; one by default.
 
-        Returns
-        -------
-        list of dict
-            Workload key -> predicted, low, high [Mpps]; predicted NaN where a model lacks a metric.
+        Returned is workload key -> predicted, low, high [Mpps] of each mix; predicted is NaN where a model lacks a
+        metric.
         """
         if not mixes:
             return []
@@ -292,19 +290,9 @@ class ThroughputEstimates:
     ) -> tuple[Floats, Floats, Floats]:
         """Predict mixes that are given as arrays of workload numbers.
 
-        Parameters
-        ----------
-        machine : str
-            Machine type.
-        members : ndarray of int, shape (mixes, places)
-            Numbers of :meth:`codes` in ascending order, then -1 for empty places.
-        different : ndarray of int, shape (mixes,), optional
-            How many different tenants of each mix are promised something; all by default.
-
-        Returns
-        -------
-        mpps, low, high : ndarray, shape (mixes, places)
-            Predicted throughput, the throughput that a promise may count on, and the upper end of the interval [Mpps].
+        `members`, shape (mixes, places): numbers of :meth:`codes` in ascending order, then -1 for empty places.
+        `different`: how many different tenants of each mix are promised something; all by default. Returned are the
+        predicted throughput, the throughput that a promise may count on, and the upper end of the interval [Mpps].
         """
         kinds = self._kinds(machine)
         strange = kinds.strange(members)

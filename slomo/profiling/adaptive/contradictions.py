@@ -23,19 +23,9 @@ DEVIATIONS = 4.0
 def contradictions(pressures: Floats, shares: Floats, noise: float) -> list[int]:
     """Return the fewest measurements without which no others contradict each other.
 
-    Parameters
-    ----------
-    pressures : ndarray, shape (n, metrics)
-        :data:`RESOURCES` of the competition, or those of them that were reported; 0 alone.
-    shares : ndarray, shape (n,)
-        Throughput as a share of solo.
-    noise : float
-        Relative standard deviation of one run.
-
-    Returns
-    -------
-    list of int
-        Row numbers; found greedily, so nearly the fewest.
+    `pressures`, shape (n, metrics): :data:`RESOURCES` of the competition, or those of them that were reported; 0 alone.
+    `shares`: throughput as a share of solo. `noise`: relative standard deviation of one run. Returned are row numbers,
+    found greedily, so nearly the fewest.
 
     Examples
     --------

@@ -114,28 +114,11 @@ def mixes_plan(
     its tenants (equal for each as target) decides whether a mix tests or calibrates, so the two streams share no mix,
     whatever the seeds.
 
-    Parameters
-    ----------
-    nfs : sequence of Workload or str
-        Workloads to mix.
-    machine : str or Machine
-        Machine to run on.
-    count : int
-        Mixes, 1 or more.
-    sizes : sequence of int
-        Numbers of competitors, taken in turn; those the machine has no cores for are left out.
-    stream : {'test', 'calibration'}
-        Which half of all mixes to draw from.
-    like : bool, optional
-        Whether mixes with several neighbours of one kind are among them; by default where they calibrate, since the
-        errors beside like and few neighbours are others than those in a crowd.
-    replicates, seed : int
-        As in `ExperimentPlan`; the seed also draws the mixes.
-
-    Raises
-    ------
-    InvalidValueError
-        If there are not that many different mixes, or a number is impossible.
+    `sizes`: numbers of competitors, taken in turn; those the machine has no cores for are left out. `stream`: which
+    half of all mixes to draw from. `like`: whether mixes with several neighbours of one kind are among them; by default
+    where they calibrate, since errors beside like and few neighbours differ from those in a crowd. `replicates`,
+    `seed`: as in `ExperimentPlan`; the seed also draws the mixes. Raises InvalidValueError if there are not that many
+    different mixes, or a number is impossible.
 
     Examples
     --------

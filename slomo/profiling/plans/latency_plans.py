@@ -35,25 +35,12 @@ def latency_plan(
 ) -> ExperimentPlan:
     """Return the plan that runs targets at several loads, alone and beside sets of competitors from their profile.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Solo and pressure runs with as much offered as the targets could take.
-    targets : sequence of Workload or str, optional
-        Workloads or their keys; all of the dataset by default.
-    loads : sequence of float
-        Shares of what the target served beside the same competition, above 0 and below 1.
-    pressures : int
-        Competitions per target besides none, 0 or more: evenly spread from the mildest to the hardest.
-    replicates, seed : int
-        As in `ExperimentPlan`.
+    `dataset`: solo and pressure runs at full load. `targets`: all of the dataset by default. `loads`: shares of what
+    the target served beside the same competition, above 0 and below 1. `pressures`: competitions per target besides
+    none, evenly spread from the mildest to the hardest. `replicates`, `seed`: as in `ExperimentPlan`.
 
-    Raises
-    ------
-    InvalidValueError
-        For loads or a number of pressures out of range.
-    MissingMetricError
-        Where a target was never measured alone.
+    Raises InvalidValueError for loads or a number of pressures out of range; MissingMetricError for a target that was
+    never measured alone.
 
     Examples
     --------

@@ -95,27 +95,10 @@ def reduced_mixes_plan(
 
     At least one tenant of every mix is; the others run at full load. Mixes are drawn as in `plans.mixes_plan`.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Solo runs at full load, on one machine: which network functions there are, and what 100 % is.
-    count : int
-        Mixes, 1 or more.
-    sizes : sequence of int
-        Numbers of competitors, taken in turn; those the machine has no cores for are left out.
-    machine : str or Machine, optional
-        The machine, where it is none of the shipped ones.
-    stream : {'calibration', 'test'}
-        Which half of all mixes to draw from; a mix is in the same half at any load.
-    replicates, seed : int
-        As in `ExperimentPlan`; the seed also draws mixes and loads.
-
-    Raises
-    ------
-    MissingMetricError
-        Without solo runs at full load.
-    InvalidValueError
-        For solo runs on several machines, or a number that is impossible.
+    `dataset`: solo runs at full load, on one machine. `machine`: where it is none of the shipped ones. `sizes`,
+    `stream`, `replicates` and `seed`: as in `plans.mixes_plan`; a mix is in the same half at any load, and the seed
+    also draws loads. Raises MissingMetricError without solo runs at full load; InvalidValueError for solo runs on
+    several machines, or a number that is impossible.
 
     Examples
     --------

@@ -71,34 +71,14 @@ def simulate_chains(
 
     Pure function except for `on_tick`: equal arguments give equal results, byte for byte.
 
-    Parameters
-    ----------
-    machine : Machine
-        The server.
-    system : ChainSystem
-        Stages, chains, rings.
-    functions : mapping of str to NetworkFunction
-        Those the stages name.
-    scheduler : Scheduler, optional
-        Of all cores; CFS where none is given.
-    manager : Manager, optional
-        What it does; without one there is no back-pressure.
-    on_tick : callable, optional
-        Called every millisecond with the observed state; returns new shares or None.
-    places : mapping of str to StagePlace, optional
-        Stage -> how it is kept apart.
-    wire_gbps : float, optional
-        Line rate of what the frames of all chains share [Gbit/s], of which a chain with a rate gets one port's at most;
-        one port of the machine by default.
-    **span
-        As in `slomo.simulator.sharing.settings.Span`: `duration_ms`, `warm_ms`, `seed`.
+    `functions`: those that the stages name. `scheduler`: of all cores; CFS by default. Without a `manager` there is no
+    back-pressure. `on_tick` is called every millisecond with the observed state, and returns new shares or None.
+    `places`: stage -> how it is kept apart. `wire_gbps`: line rate of what the frames of all chains share [Gbit/s], of
+    which a chain with a rate gets one port's at most; one port of the machine by default. `span`: as in
+    `slomo.simulator.sharing.settings.Span`.
 
-    Raises
-    ------
-    InvalidValueError
-        For a core the machine does not have, or a duration that is not above 0.
-    UnsupportedPredictionError
-        For a machine with an L2 prefetcher or hyper-threads.
+    Raises InvalidValueError for a core the machine does not have, or a duration that is not above 0;
+    UnsupportedPredictionError for a machine with an L2 prefetcher or hyper-threads.
 
     Examples
     --------

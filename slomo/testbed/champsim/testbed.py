@@ -45,27 +45,12 @@ def champsim_machine() -> Machine:
 class ChampSimTestbed:
     """Runs co-locations of up to four network functions on ChampSim.
 
-    Parameters
-    ----------
-    machine : Machine, optional
-        The machine that the binaries were built for.
-    network_functions : iterable of NetworkFunction
-        Additional network functions; they need a `host:` section whose program is ours.
-    binaries : path, optional
-        As in :func:`~slomo.testbed.champsim.binaries.find_binaries`.
-    variant : mapping, optional
-        Differences from the expected configuration: field -> value.
-    window : TraceWindow, optional
-        What is measured.
-    folder : Path, optional
-        Where traces and results are kept; the user's cache if not given.
+    `machine`: the one that the binaries were built for. `network_functions`: additional ones, each with a `host:`
+    section whose program is ours. `binaries`: as in :func:`~slomo.testbed.champsim.binaries.find_binaries`. `variant`:
+    differences from the expected configuration, field -> value. `window`: what is measured. `folder`: where traces and
+    results are kept; by default the user's cache.
 
-    Raises
-    ------
-    TestbedError
-        Where ChampSim is not found.
-    ConfigurationError
-        For a ChampSim of another configuration.
+    Raises TestbedError where ChampSim is not found; ConfigurationError for a ChampSim of another configuration.
     """
 
     name = "champsim"

@@ -70,10 +70,7 @@ class _EveryColumn:
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return every column.
 
-        Raises
-        ------
-        MissingMetricError
-            Where there is none.
+        Raises MissingMetricError where there is none.
         """
         if not available:
             raise MissingMetricError(f"model '{self.name}' needs a column beside the throughput, none was reported")

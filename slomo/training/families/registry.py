@@ -79,10 +79,7 @@ def describe(name: str) -> str:
 def check_model_name(name: str) -> str:
     """Return a family by name; an instance is returned unchanged.
 
-    Raises
-    ------
-    UnknownNameError
-        With the nearest name.
+    Raises UnknownNameError with the nearest name.
 
     Examples
     --------
@@ -99,12 +96,7 @@ def check_model_name(name: str) -> str:
 def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
     """Return the family of a given name; a family instance is returned unchanged.
 
-    Raises
-    ------
-    UnknownNameError
-        For a name that no family answers to.
-    InvalidValueError
-        For an object that is no family.
+    Raises UnknownNameError for a name that no family has; InvalidValueError for an object that is no family.
 
     Examples
     --------

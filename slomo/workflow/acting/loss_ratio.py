@@ -26,16 +26,8 @@ def search_throughput(
 
     Raises TestbedError if MLRsearch is not installed, or more is lost at the least load already.
 
-    Parameters
-    ----------
-    trial : callable
-        Offers a load for a time [s, packets/s], and returns the share of packets that was lost.
-    loss_ratio : float
-        Share that may be lost, 0 for RFC 2544's throughput.
-    least_pps, most_pps : float
-        Loads to search between [packets/s].
-    trial_s : float
-        Length of a trial [s].
+    `trial` offers a load for a time [s, packets/s], and returns the share of packets that was lost. `loss_ratio`: share
+    that may be lost, 0 for RFC 2544's throughput. `trial_s`: length of a trial [s].
     """
     try:
         mlr: Any = importlib.import_module("MLRsearch")

@@ -25,14 +25,8 @@ _WARM_MS, _COUNTED_MS = 2.0, 4.0
 def handover_kept(machine: Machine, chain: tuple[Workload, ...], nodes: tuple[int, ...]) -> float:
     """Return the share of its saturated throughput that a chain alone keeps on `nodes`, 0 to 1.
 
-    Parameters
-    ----------
-    machine : Machine
-        Machine type; node 0 is that of its NIC, where the packets' buffers are.
-    chain : tuple of Workload
-        Stages in order, each with a core of its own and its data beside it.
-    nodes : tuple of int
-        Node of each stage.
+    Node 0 is that of the machine's NIC, where the packets' buffers are. Each stage has a core of its own, and its data
+    beside it.
 
     Examples
     --------

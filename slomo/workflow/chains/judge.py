@@ -45,32 +45,16 @@ def judge_chains(
 
     Raises UnsupportedPredictionError for stages with accelerators, and machines with an L2 prefetcher or hyper-threads.
 
-    Parameters
-    ----------
-    placed : PlacedChains
-        The placement to judge.
-    own : sequence of NetworkFunction
-        Additional network functions.
-    duration_ms : float
-        Simulated time that is counted [ms]; as much goes before.
-    move : MoveCost or float, optional
-        Cost of stages that change nodes: hand-over, cold cache and remote memory as simulated by default; a number is
-        the time for which the whole chain then serves nothing [s]. Intervals last ten seconds.
-    manager_cycles : float, optional
-        Work per packet of a manager's two threads on the card's node [cycles]: one takes the packets of all chains from
-        the card, one gives them back (OpenNetVM). They take the last two cores of the socket, which the cluster must
-        reserve; by default the card itself fills and empties rings.
-    queue_capacity : int
-        Capacity of the ring before each stage [packets], a power of two (OpenNetVM: 16384). Overloaded chains fill it,
-        so the counted time must be long enough for that.
-    seed : int
-        Of the simulations.
+    `own`: additional network functions. `duration_ms`: simulated time that is counted; as much goes before. `move`:
+    cost of stages that change nodes; hand-over, cold cache and remote memory as simulated by default; a number is the
+    time for which the whole chain then serves nothing [s]. Intervals last ten seconds. `manager_cycles`: work per
+    packet of a manager's two threads on the card's node [cycles]; one takes the packets of all chains from the card,
+    one gives them back (OpenNetVM). They take the last two cores of the socket, which the cluster must reserve; by
+    default the card itself fills and empties rings. `queue_capacity`: of the ring before each stage [packets], a power
+    of two (OpenNetVM: 16384). Overloaded chains fill it, so the counted time must be long enough for that.
 
-    Returns
-    -------
-    Judgement
-        ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where
-        in some interval a chain serves less than that, or than it is offered.
+    ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where in
+    some interval a chain serves less than that, or than it is offered.
     """
     plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, manager_cycles, queue_capacity, seed)
     shares: list[float] = []

@@ -38,24 +38,11 @@ def run_chains_on_host(
     ConfigurationError, with file and field, if they are in a document; TestbedError if a stage does not start or ends
     early.
 
-    Parameters
-    ----------
-    system : ChainSystem or str
-        Stages and chains, or the document that holds them.
-    policy : {'nfvnice', 'cfs', 'batch', 'rr'}
-        ``cfs``, ``batch`` and ``rr`` are the kernel's schedulers SCHED_OTHER, SCHED_BATCH and SCHED_RR alone;
-        ``nfvnice`` adds weights by arrivals and costs, and back-pressure.
-    scheduler : {'cfs', 'batch', 'rr'}, optional
-        Under which ``nfvnice`` works, ``cfs`` by default. Under ``rr`` there are no weights.
-    without : tuple of {'shares', 'pressure', 'local', 'ecn'}
-        Parts of ``nfvnice`` to leave out.
-    settings : ChainRunSettings, optional
-        Length of the run and so on; scheduler and back-pressure are the policy's.
-
-    Returns
-    -------
-    HostChainResult
-        Rates, losses, waiting times, processor shares, and what the control costs.
+    `system`: stages and chains, or the document that holds them. Policies ``cfs``, ``batch`` and ``rr`` are the
+    kernel's schedulers SCHED_OTHER, SCHED_BATCH and SCHED_RR alone; ``nfvnice`` adds weights by arrivals and costs, and
+    back-pressure, under `scheduler`, ``cfs`` by default. Under ``rr`` there are no weights. `without`: parts of
+    ``nfvnice`` to leave out: 'shares', 'pressure', 'local', 'ecn'. `settings`: length of the run and so on; scheduler
+    and back-pressure are the policy's.
     """
     for kind, name, names in (
         ("policy", policy, HOST_POLICIES),

@@ -98,25 +98,11 @@ def place_chains(
     Raises UnknownNameError for an unknown policy, or a network function without a model with `slomo-numa`;
     ConfigurationError if models or profiles are of other machines of the same names.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        Servers; all their sockets are used.
-    chains : sequence of RatedChain
-        Chains with their rates.
-    policy : str
-        A name of `chain_policy_names`.
-    library : ModelLibrary, optional
-        Trained models: `slomo-numa` predicts with them, `numasfp`'s lookup table is made of them.
-    model : str
-        Sensitivity model.
-    needs : sequence of PartitionProfile
-        What `numasfp`'s lookup table is made of: profiles over partitions, or over cache ways beside the models.
-    allocate : bool, optional
-        Whether chains get ways and bandwidth of their own by that table; by default under `numasfp` alone.
-    handover : {"simulated", "measured"}
-        What `slomo-numa` takes hand-overs between nodes to cost: what a lone chain loses when it is simulated packet by
-        packet, or what NUMASFP measured.
+    All sockets of the cluster's servers are used. `policy`: a name of `chain_policy_names`. `library`, `model`:
+    `slomo-numa` predicts with them, `numasfp`'s lookup table is made of them. `needs`: what else that table is made of,
+    profiles over partitions, or over cache ways beside the models. `allocate`: whether chains get ways and bandwidth of
+    their own by that table; by default under `numasfp` alone. `handover`: what `slomo-numa` takes hand-overs between
+    nodes to cost: what a lone chain loses when it is simulated packet by packet, or what NUMASFP measured.
     """
     estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, needs)
     estimates.check_machines(cluster.machine_types)

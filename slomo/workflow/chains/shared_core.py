@@ -72,12 +72,7 @@ def require_one_core(system: ChainSystem) -> int:
 def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
     """Measure each function of a core alone, and beside a reporter, a program that fills the core's cache.
 
-    Raises
-    ------
-    InvalidValueError
-        For what `require_one_core` refuses.
-    TestbedError
-        If a function does not start.
+    Raises InvalidValueError as `require_one_core`; TestbedError if a function does not start.
     """
     run = run or runner()
     return readings_of(system, {what: run(alone, "cfs") for what, alone in reading_systems(system).items()})
@@ -124,21 +119,9 @@ def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> 
 def predict_core(system: ChainSystem, policy: str, readings: CoreReadings) -> tuple[RingOutcome, ...]:
     """Predict the throughput of each function of a core, from the readings of all.
 
-    Parameters
-    ----------
-    system : ChainSystem
-        Functions of one core, in any number and under any load.
-    policy : {'cfs', 'nfvnice'}
-        Equal shares (`shares:` of a stage where given), or by arrivals x cost x priority.
-    readings : CoreReadings
-        Of these functions at least.
-
-    Raises
-    ------
-    UnknownNameError
-        For a policy that is not predicted.
-    InvalidValueError
-        For what `require_one_core` refuses.
+    Functions of one core may be many, under any load; `readings` are of these at least. Policy ``cfs`` gives equal
+    shares (`shares:` of a stage where given), ``nfvnice`` by arrivals x cost x priority. Raises UnknownNameError for
+    another policy; InvalidValueError as `require_one_core`.
     """
     checked_policy(policy)
     require_one_core(system)

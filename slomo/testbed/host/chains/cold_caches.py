@@ -62,18 +62,8 @@ def refill_of(stage: StageOutcome) -> Refill:
 def evicts_over_us(other: StageOutcome, reporter: StageOutcome, full_us: float, seconds: float) -> float:
     """Return the CPU time in which a function evicts 63 % of the lines of the other program on its core [us].
 
-    Parameters
-    ----------
-    other, reporter : StageOutcome
-        Both, of one run on one core.
-    full_us : float
-        The reporter's refill beside its like [us].
-    seconds : float
-        Length of the run [s].
-
-    Notes
-    -----
-    Of a cache that random lines go through, ``1 - exp(-t / tau)`` is evicted after t.
+    Both outcomes are of one run of `seconds` on one core. `full_us`: the reporter's refill beside its like. Of a cache
+    that random lines go through, ``1 - exp(-t / tau)`` is evicted after t.
     """
     evicted = refill_of(reporter).extra_us / full_us if full_us > 0.0 else 0.0
     evicted = min(max(evicted, _LEAST_EVICTED), _MOST_EVICTED)

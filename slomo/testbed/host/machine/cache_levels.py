@@ -32,23 +32,10 @@ def find_levels(
 ) -> CacheLevels | None:
     """Find the cache levels beyond L2 in measured latencies, and where the first one ends.
 
-    Parameters
-    ----------
-    sizes_mib, latencies_ns : sequence of float
-        The curve; at least four sizes behind L2, and one well inside.
-    l2_mib : float
-        Where the private cache ends [MiB].
-    stated_llc_mib : float or None
-        Size of the last-level cache according to the kernel [MiB]; tells whether a curve that is flat behind L2 shows
-        a cache or memory.
+    The curve has at least four sizes behind L2, which ends at `l2_mib`, and one well inside. `stated_llc_mib`: size of
+    the last-level cache according to the kernel; tells whether a curve that is flat behind L2 shows a cache or memory.
+    None is returned where the curve does not tell: too few sizes, or flat up to a size that may still be cached.
 
-    Returns
-    -------
-    CacheLevels or None
-        None where the curve does not tell: too few sizes, or flat up to a size that may still be cached.
-
-    Notes
-    -----
     Of a footprint S, the share min(1, C/S) hits in caches of C bytes in total, min(1, L2/S) already in L2: two unknown
     latencies enter linearly, C is searched. Errors count relative to the latency.
 

@@ -51,20 +51,9 @@ def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
 class TestpmdGenerator:
     """Runs testpmd until `stop`.
 
-    Parameters
-    ----------
-    port : str
-        DPDK virtual device (see `memif`), or the PCI address of a NIC.
-    core : int
-        CPU that sends.
-    place : Place
-        Machine it runs on.
-    mode : {'flowgen', 'txonly'}, optional
-        ``txonly`` for one flow, ``flowgen`` for several, if not given.
-    hugepages : bool
-        Whether DPDK may use them; without, it is about half as fast.
-    memory_mib : int
-        Memory for DPDK [MiB].
+    `port`: DPDK virtual device (see `memif`), or the PCI address of a NIC. `core`: CPU that sends. `place`: machine it
+    runs on. `mode`: by default ``txonly`` for one flow, ``flowgen`` for several. `hugepages`: whether DPDK may use
+    them; without, it is about half as fast. `memory_mib`: memory for DPDK [MiB].
 
     Examples
     --------
