@@ -25,8 +25,9 @@ from slomo.prediction.batch import predict_members
 from slomo.prediction.members import Members
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.predictor import Predictor
+from slomo.prediction.question import answer
 from slomo.prediction.result import Prediction, PredictionBatch
-from slomo.prediction.tenants import TenantModel, tenant_of
+from slomo.prediction.tenants import TenantModel, server_with, tenant_of
 from slomo.service.door.bodies import QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.workload_text import each_instance
@@ -150,12 +151,12 @@ class ServiceAnswers:
                 groups.setdefault((item.question.machine, item.question.coverage), []).append(item)
         for key, items in groups.items():
             answers = self._together(key, [item.question for item in items])
-            for item, answer in zip(items, answers, strict=True):
-                if isinstance(answer, BaseException):
-                    item.answer.set_exception(answer)
+            for item, told in zip(items, answers, strict=True):
+                if isinstance(told, BaseException):
+                    item.answer.set_exception(told)
                 else:
-                    self._keep(item.raw, answer)
-                    item.answer.set_result(answer)
+                    self._keep(item.raw, told)
+                    item.answer.set_result(told)
 
     def _keep(self, raw: bytes, answer: bytes) -> None:
         if len(self._kept) >= MOST_KEPT:
@@ -165,7 +166,7 @@ class ServiceAnswers:
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
         """Answer questions about one machine in one batch; an invalid one does not affect the others.
 
-        A lone question is answered without arrays, in two thirds of the time.
+        A lone question is answered without arrays, which pay from two questions on.
         """
         machine, predictions = self._machine(key[0]), list[Prediction | None]([None])
         try:
@@ -180,14 +181,14 @@ class ServiceAnswers:
         answers: list[bytes | Exception] = []
         for question, prediction in zip(questions, predictions, strict=True):
             if prediction is None or (question.strict and prediction.verdict.is_refused):
-                answers.append(self._alone(question))
+                answers.append(self._alone(machine, question))
             else:
                 answers.append(self._encoded(prediction.to_dict()))
         return answers
 
-    def _alone(self, question: QuestionBody) -> bytes | Exception:
+    def _alone(self, machine: "_Machine", question: QuestionBody) -> bytes | Exception:
         try:
-            return self._encoded(self.of_library(question))
+            return self._encoded({**machine.one(question).to_dict(), "composition": None})
         except SlomoError as error:
             return error
 
@@ -257,6 +258,12 @@ class _Machine:
             if number >= 0:
                 self._numbers[name] = number
         return number
+
+    def one(self, question: QuestionBody) -> Prediction:
+        """Predict one mix of names numbered here, without arrays; errors as `slomo.prediction.question.answer`."""
+        tenants = tuple([self.tenants[self._numbers[name]] for name in (question.target, *question.competitors)])
+        how = PredictionOptions(question.method, coverage=question.coverage, explain=False, window_s=question.window_s)
+        return answer(server_with(tenants, self.name), how, strict=question.strict)
 
     def predicted(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> PredictionBatch:
         """Predict mixes of names numbered here. Raises InvalidValueError for a mix with more tenants than cores."""
