@@ -4,6 +4,7 @@ Loading reads only an index. An NF's files are read when first asked for, and ea
 checked on first use. None of it needs scikit-learn or xgboost.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,6 @@ from slomo.models import storage
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.display import frame_of, html_table
 from slomo.vocabulary.identity import require_same, stated_fingerprint
-from slomo.vocabulary.numbers import path_of
 from slomo.vocabulary.workload import Workload
 
 if TYPE_CHECKING:
@@ -92,6 +92,15 @@ class ModelLibrary(Mapping[Key, NFModel]):
                     f"{value}, {what}, with fingerprint {machine.fingerprint}, has {here.get(name)}",
                     hint="give the machine a name of its own, then profile and train on it",
                 )
+
+    def name_of(self, machine: "str | Machine | None") -> str | None:
+        """Return a machine's name; ConfigurationError if the library's machine of this name is a different one."""
+        if machine is None or isinstance(machine, str):
+            return machine
+        if not hasattr(machine, "fingerprint"):
+            raise InvalidValueError(f"machine is {machine!r}, needed a name or a Machine", hint="write 'e5-2620v4'")
+        self.require_measured_on(machine)
+        return machine.name
 
     def require_recorded_on(self, environment: Mapping[str, Any], machines: Iterable[str]) -> None:
         """Raise an error for measurements from other machines than the models of the same names.
@@ -258,7 +267,10 @@ def load_library(directory: str | Path) -> ModelLibrary:
     slomo.errors.ConfigurationError: there are no models at '/nowhere/at/all'
     hint: train on a shipped dataset: slomo train slomo-e5-2620v4 --models /nowhere/at/all, or on your own: slomo ...
     """
-    if not path_of("directory", directory).is_dir():
+    if not isinstance(directory, (str, os.PathLike)):
+        what = type(directory).__name__
+        raise InvalidValueError(f"{what} is no library of models", hint="give the folder they were saved in, 'models'")
+    if not Path(directory).is_dir():
         steps = (
             f"slomo train slomo-e5-2620v4 --models {directory}, or on your own: slomo profile NF --out profile.parquet"
         )
@@ -271,14 +283,7 @@ def opened(library: ModelLibrary | str | Path) -> ModelLibrary:
 
     Raises InvalidValueError for anything else.
     """
-    if isinstance(library, (str, Path)):
-        return load_library(library)
-    if not isinstance(library, ModelLibrary):
-        raise InvalidValueError(
-            f"{type(library).__name__} is no library of models",
-            hint="give the folder they were saved in, 'models'",
-        )
-    return library
+    return library if isinstance(library, ModelLibrary) else load_library(library)
 
 
 def _unknown_machine(machine: str, modelled: tuple[str, ...]) -> UnknownNameError:

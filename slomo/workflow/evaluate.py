@@ -22,7 +22,7 @@ from slomo.vocabulary.defaults import Compat, compat_named
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction, network_function_names, stage_names
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.names import dataset_of, host_of, machine_name, machine_named, modelled, own_functions
+from slomo.workflow.names import dataset_of, host_of, machine_name, machine_named, own_functions
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
 
@@ -107,7 +107,7 @@ def evaluate(
         requested = (
             machine_named(machine) if isinstance(machine, str) and machine.endswith((".yaml", ".yml")) else machine
         )
-        dataset = dataset if requested is None else dataset.select(machine=modelled(opened_library, requested))
+        dataset = dataset if requested is None else dataset.select(machine=opened_library.name_of(requested))
     opened_library.require_recorded_on(dataset.environment, dataset.machines)
     dataset = plausible_rows(dataset)
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))

@@ -136,19 +136,6 @@ def machine_name(machine: "str | Machine") -> str:
     )
 
 
-def modelled(library: "ModelLibrary", machine: "str | Machine | None") -> str | None:
-    """Return the machine's name in a library.
-
-    Raises an error if the library's machine of this name is a different one.
-    """
-    if machine is None or isinstance(machine, str):
-        return machine
-    if not hasattr(machine, "fingerprint"):
-        raise InvalidValueError(f"machine is {machine!r}, needed a name or a Machine", hint="write 'e5-2620v4'")
-    library.require_measured_on(machine)
-    return machine.name
-
-
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":
     """Return the machine asked for, or the library's only one.
 

@@ -13,7 +13,7 @@ from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Compat, Met
 from slomo.vocabulary.numbers import positive_number
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.names import modelled, named, sequence_of, target_named
+from slomo.workflow.names import named, sequence_of, target_named
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -111,7 +111,7 @@ def predict(
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     models = opened(library)
-    where = modelled(models, machine)
+    where = models.name_of(machine)
     options = PredictionOptions(method, model, compat, coverage, explain, window_s, prove)
     server = server_of(models, mix, where, setting)
     if offered_mpps is not None:
@@ -185,5 +185,5 @@ def predict_vector(
     from slomo.prediction.predictor import Predictor
 
     models = opened(library)
-    predictor = Predictor(models, modelled(models, machine), model)
+    predictor = Predictor(models, models.name_of(machine), model)
     return predictor.predict_vector(target_named(target), vector, traffic, coverage, strict=strict, explain=explain)

@@ -81,7 +81,7 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "service-patience": (lambda _: Client("http://localhost", timeout_s="x"), "timeout_s is 'x'"),  # type: ignore[arg-type]
     "metrics": (lambda _: slomo.MetricVector(3), "metrics are 3, needed a mapping"),  # type: ignore[arg-type]
     "dataset-number": (lambda _: slomo.load_dataset(3), "dataset is 3, needed text or a path"),  # type: ignore[arg-type]
-    "library-number": (lambda _: slomo.load_library(3), "directory is 3"),  # type: ignore[arg-type]
+    "library-number": (lambda _: slomo.load_library(3), "int is no library of models"),  # type: ignore[arg-type]
     "no-models": (lambda _: slomo.load_library("nowhere"), "slomo train slomo-e5-2620v4 --models nowhere"),
     "part-of-a-name": (lambda _: slomo.load_machine("e5"), "did you mean 'e5-2620v4'"),
     "near-name": (lambda _: slomo.load_network_function("lpn"), "did you mean 'lpm'"),

@@ -26,6 +26,7 @@ from slomo.cli.output import SHARES, emit_json, figure_path, format_table, note,
 from slomo.cli.types import RATE, SECONDS
 
 if TYPE_CHECKING:
+    from slomo.models.library import ModelLibrary
     from slomo.prediction.explanation import Explanation
     from slomo.prediction.latency_result import LatencyPrediction
     from slomo.prediction.result import Prediction
@@ -249,7 +250,7 @@ def _predicted(options: dict[str, Any]) -> "Prediction":
     return prediction
 
 
-def _machine(requested: str | None, default: str, library: Any) -> str | None:
+def _machine(requested: str | None, default: str, library: "ModelLibrary") -> str | None:
     """Return the machine asked for, or the settings' machine if the models know it; None otherwise.
 
     A file's machine must be the one of its models, even if both have the same name.
@@ -258,9 +259,8 @@ def _machine(requested: str | None, default: str, library: Any) -> str | None:
         return default if default in library.machines else None
     if requested.endswith((".yaml", ".yml")):
         from slomo.vocabulary.machine import load_machine
-        from slomo.workflow.names import modelled
 
-        return modelled(library, load_machine(requested))
+        return library.name_of(load_machine(requested))
     return requested
 
 
