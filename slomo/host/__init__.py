@@ -1,5 +1,5 @@
-"""Act on a machine: processes, CPUs, control groups, resctrl, pqos, locks; and record changes (the journal).
+"""Act on a machine: processes, CPUs, control groups, resctrl, pqos, locks; and record changes (the journa
 
-Measuring on a host is in `slomo/testbed/host/`; enforcement plans are in `slomo/enforce/`. Both use these drivers, and
-every change by either is an entry of the machine's journal.
+In: knobs and the texts they shall hold. Out: changed knobs, and a `Receipt` that restores them in any order. Begin at
+`knobs` and `ledger`. `testbed/host` (measuring) and `enforce` (plans) use the same drivers and journal.
 """

@@ -150,7 +150,7 @@ def predict_batch(
     from slomo.prediction.predictor import Predictor
 
     models = opened(library)
-    predictor = Predictor(models, modelled(models, machine), model, compat, method=method)
+    predictor = Predictor(models, models.name_of(machine), model, compat, method=method)
     lists = [mix if isinstance(mix, (list, tuple)) else named(mix) for mix in sequence_of(mixes)]  # type: ignore[arg-type]
     each = [targets] * len(lists) if isinstance(targets, (str, Workload)) else sequence_of(targets)
     return predictor.predict_batch(each, lists, coverage)
