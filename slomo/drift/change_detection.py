@@ -73,13 +73,6 @@ class Cusum:
 
     `threshold`: where an alarm is raised. `reference`: what is taken off each score.
 
-    Attributes
-    ----------
-    sum, peak : float
-        Evidence so far, and its maximum; back to 0 whenever the scores are as expected.
-    count, since : int
-        Observations so far, and how many of them when the sum last left 0: the best estimate of the time of change.
-
     Examples
     --------
     >>> cusum = Cusum(3.0)
@@ -89,7 +82,9 @@ class Cusum:
 
     threshold: float
     reference: float = REFERENCE
+    #: Evidence so far, and its maximum; back to 0 whenever the scores are as expected.
     sum: float = 0.0
+    #: Observations so far, and how many of them when the sum last left 0: the best estimate of the time of change.
     count: int = 0
     since: int = 0
     peak: float = 0.0

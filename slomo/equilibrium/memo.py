@@ -75,16 +75,13 @@ class JointMemo:
             fresh = {keys[row]: row for row in np.flatnonzero(rows < 0)[::-1].tolist()}
             new = list(fresh.values())
             loads = None if offered_mpps is None else offered[new]
-            fresh_joint = self._solved(sorted_members[new], loads)
+            fresh_joint = solve_joint(self.models, sorted_members[new], loads, coverage=self.coverage)
             with (
                 self._adding
             ):  # threads may solve the same at once; they add one after the other, and who reads never waits
                 kept.add(list(fresh), fresh_joint)
             rows = kept.rows(keys)
         return placed_back(kept.joint(rows), order)
-
-    def _solved(self, members: NDArray[np.int64], offered: Floats | None) -> Joint:
-        return solve_joint(self.models, members, offered, coverage=self.coverage)
 
 
 class _Kept:

@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -218,14 +218,12 @@ class SharedLibrary:
         with self._turn():
             named = {digest for model in self.models for digest in model.files.values()}
             objects = self._store.ls(f"{self._root}/{OBJECTS}", detail=True) if self._exists(OBJECTS) else []
-            old = [each["name"] for each in objects if self._age_s(each) >= older_than_s]
+            names, oldest_kept_s = [each["name"] for each in objects], time.time() - older_than_s
+            old = [name for name in names if self._store.modified(name).timestamp() <= oldest_kept_s]
             leaving = [name for name in old if name.rsplit("/", 1)[-1] not in named]
             for name in leaving:
                 self._store.rm_file(name)
         return len(leaving)
-
-    def _age_s(self, described: Mapping[str, Any]) -> float:
-        return time.time() - float(self._store.modified(described["name"]).timestamp())
 
     def _turn(self) -> AbstractContextManager[None]:
         """Let writers of a folder take turns; in an object store, the writer that publishes last wins."""

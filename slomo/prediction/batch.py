@@ -224,7 +224,8 @@ def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: st
     """
     servers, plain = _Servers.of(tenants, members), replace(how, explain=False)
     jointly, sharing = servers.jointly(how), servers.sharing()
-    places = _nowhere(members.shape, jointly)
+    mpps, low, high, possible = (np.full(members.shape, np.nan) for _ in range(4))
+    places = Places(mpps, low, high, possible, jointly)
     rows, rest = np.flatnonzero(jointly & ~sharing), np.flatnonzero(~jointly & ~sharing)
     if servers.who[rows].max(initial=-1) >= 0:
         here = servers.at(rows)
@@ -282,11 +283,6 @@ def _rates_of(answers: Answers, number: int) -> Rates:
     except UnsupportedPredictionError:
         return _empty(())
     return Rates(*(np.array(value) for value in (prediction.throughput_mpps, *prediction.interval)))
-
-
-def _nowhere(shape: tuple[int, ...], jointly: NDArray[np.bool_]) -> Places:
-    mpps, low, high, possible = (np.full(shape, np.nan) for _ in range(4))
-    return Places(mpps, low, high, possible, jointly)
 
 
 def _empty(shape: tuple[int, ...]) -> Rates:

@@ -106,28 +106,27 @@ class Solved:
 
     def _evidence(self, number: int) -> Evidence:
         one, here = self.at[number]
-        subject, response = self.server.tenants[number].model, self.server.tenants[number].model.response
-        assert response is not None
+        subject = self.server.tenants[number].model
+        assert subject.response is not None
         if len(one.models) == 1 and not subject.solo_is_carried:
             return Evidence("solo run", "measured")
         loss = max(1.0 - one.possible_mpps(here) / subject.solo_mpps, 0.0)
-        covered = response.applicability, one.felt(here)
-        return evidence_of(NAME, response.calibration, one.kinds[here], loss, covered)
+        covered = subject.response.applicability, one.felt(here)
+        return evidence_of(NAME, subject.response.calibration, one.kinds[here], loss, covered)
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
         one, here = self.at[number]
-        profiled = self.server.tenants[number].model.response
-        assert profiled is not None
+        subject = self.server.tenants[number].model
+        assert subject.response is not None
+        why = doubted(subject, self.options.coverage)
         if len(one.models) == 1:
-            untold = doubted(self.server.tenants[number].model, self.options.coverage)
-            carried = self.server.tenants[number].model.solo_is_carried and untold is not None
-            return (Verdict.UNKNOWN, (str(untold),)) if carried else (Verdict.SUPPORTED, ())
+            carried = subject.solo_is_carried and why is not None
+            return (Verdict.UNKNOWN, (str(why),)) if carried else (Verdict.SUPPORTED, ())
         moved = moved_beside(one.moved, here)[0].tolist() if one.may_move_more(here) else ()
-        error = usual_error(self.server.tenants[number].model, one.possible_mpps(here), one.kinds[here])
-        verdict, reasons = judged(profiled, one.felt(here), moved, one.channel_load, error, one.models)
+        error = usual_error(subject, one.possible_mpps(here), one.kinds[here])
+        verdict, reasons = judged(subject.response, one.felt(here), moved, one.channel_load, error, one.models)
         if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
             verdict, reasons = Verdict.SUPPORTED, ()
-        why = doubted(self.server.tenants[number].model, self.options.coverage)
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
 
     def _is_spared(self, number: int) -> bool:

@@ -36,26 +36,17 @@ class Fact:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a report.
+    """One section of a report."""
 
-    Attributes
-    ----------
-    title : str
-        Heading.
-    text : str
-        One paragraph of plain text; HTML in it is shown, not obeyed.
-    table : Table or None
-        Shown under the text.
-    figure : matplotlib Figure or None
-        Shown under the table.
-    alternative : str
-        What the figure shows, for readers who cannot see it.
-    """
-
+    #: Heading.
     title: str
+    #: One paragraph of plain text; HTML in it is shown, not obeyed.
     text: str = ""
+    #: Shown under the text.
     table: Table | None = None
+    #: Shown under the table.
     figure: "Figure | None" = None
+    #: What the figure shows, for readers who cannot see it.
     alternative: str = ""
 
     @property

@@ -27,23 +27,17 @@ ACCURACY_COLUMNS = {
 class Table:
     """A table as a value: rendered as text by the command line and as HTML by a report.
 
-    Attributes
-    ----------
-    headers : tuple of str
-        Column headings.
-    rows : tuple of tuple
-        Cells: text, numbers, or None for unknown.
-    caption : str
-        One sentence.
-
     Examples
     --------
     >>> Table(("nf",), (("lpm",),)).rows[0][0]
     'lpm'
     """
 
+    #: Column headings.
     headers: tuple[str, ...]
+    #: Cells: text, numbers, or None for unknown.
     rows: tuple[tuple[object, ...], ...]
+    #: One sentence.
     caption: str = ""
 
     def __post_init__(self) -> None:

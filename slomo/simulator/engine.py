@@ -34,29 +34,19 @@ _LONGEST_NS = 2e9
 
 @dataclass(frozen=True)
 class Tenant:
-    """One workload (network function with traffic) on one core.
+    """One workload (network function with traffic) on one core."""
 
-    Attributes
-    ----------
-    workload : Workload
-        Running NFs and their traffic.
-    network_function : NetworkFunction
-        Its description.
-    core : int
-        Core of the machine, each used once.
-    llc_way_mask : int or None
-        LLC ways it may fill (Intel CAT); None means all.
-    mba_percent : float or None
-        Memory bandwidth throttle (Intel MBA), 10 to 100 [%].
-    memory_socket : int or None
-        Socket of its memory; None means its own.
-    """
-
+    #: Running NFs and their traffic.
     workload: Workload
+    #: Its description.
     network_function: NetworkFunction
+    #: Core of the machine, each used once.
     core: int
+    #: LLC ways it may fill (Intel CAT); None means all.
     llc_way_mask: int | None = None
+    #: Memory bandwidth throttle (Intel MBA), 10 to 100 [%].
     mba_percent: float | None = None
+    #: Socket of its memory; None means its own.
     memory_socket: int | None = None
 
 

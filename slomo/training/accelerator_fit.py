@@ -4,7 +4,7 @@ Yala (ASPLOS'25) profiles accelerators apart from memory: the competitor does no
 is known, and the NF's slowdown gives requests per packet, time per request, and whether the core waits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -57,15 +57,13 @@ def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], Acceler
         names = [others[0].nf.removeprefix(PREFIX) for others in beside]
         worst = names[int(np.argmin(mpps))]
         chosen = [i for i, name in enumerate(names) if name == worst]
-        services = [[_service_ns(other.configuration) for other in beside[i]] for i in chosen]
+        services = [
+            [float(other.configuration.get("service_ns", _DEFAULT_SERVICE_NS)) for other in beside[i]] for i in chosen
+        ]
         use = fit_use(worst, services, mpps[chosen], solo)
         if use is not None:
             uses[str(machine), str(target)] = use
     return uses
-
-
-def _service_ns(configuration: Mapping[str, Any]) -> float:
-    return float(configuration.get("service_ns", _DEFAULT_SERVICE_NS))
 
 
 def fit_use(

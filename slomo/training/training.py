@@ -100,11 +100,11 @@ def train(
     families = make_families(models)
     for_tables = (*families, *make_families(table_model_names())) if models is None else families
     dataset = plausible_rows(dataset)
-    facts = _facts(dataset, seed)
-    facts["full_channel_ns"] = {
+    full_ns = {
         str(machine): full_channel_ns(rows, _capacities(str(machine), dataset.environment))
         for machine, rows in dataset.frame.groupby("machine")
     }
+    facts = {"environment": dataset.environment, "seed": seed, "versions": _versions(), "full_channel_ns": full_ns}
     fit = partial(_fit_subject, families=families, for_tables=for_tables, facts=facts, strict=models is not None)
     listed = list(subjects(dataset, targets))
     fitted = list(each(fit, listed))
@@ -297,10 +297,6 @@ def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> C
     """Return the machine's capacities with the largest extra time of the cache reporter (a probe program)."""
     full = environment.get("settings", {}).get("reporters", {}).get("full")
     return capacities if full is None else replace(capacities, llc_reporter=float(full))
-
-
-def _facts(dataset: "ProfileDataset", seed: int) -> dict[str, Any]:
-    return {"environment": dataset.environment, "seed": seed, "versions": _versions()}
 
 
 def _versions() -> dict[str, str]:

@@ -23,20 +23,13 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Isolation:
-    """Cache ways and memory bandwidth that one network function may use; None for no limit.
+    """Cache ways and memory bandwidth that one network function may use; None for no limit."""
 
-    Attributes
-    ----------
-    llc_way_mask : int or None
-        Contiguous bit mask of LLC ways (Intel CAT).
-    memory_bandwidth_percent : int or None
-        Memory bandwidth throttle (Intel MBA), 10 to 100 [%].
-    packet_buffers : int or None
-        Packet buffers it may have (ResQ, NSDI'18, section 4.3), 32 or more.
-    """
-
+    #: Contiguous bit mask of LLC ways (Intel CAT).
     llc_way_mask: int | None = None
+    #: Memory bandwidth throttle (Intel MBA), 10 to 100 [%].
     memory_bandwidth_percent: int | None = None
+    #: Packet buffers it may have (ResQ, NSDI'18, section 4.3), 32 or more.
     packet_buffers: int | None = None
 
     def __post_init__(self) -> None:

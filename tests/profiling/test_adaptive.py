@@ -77,7 +77,7 @@ def test_every_new_setting_is_the_farthest_from_those_before() -> None:
     """Where no noise asks for repeats, a profile fills the space: the settings do not depend on what was measured."""
     design = finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=32))
     choice = Choice(grid(), design.settings.seed)
-    farthest = [choice.points[number].competitors for number in choice.filling(29, ())]
+    farthest = [choice.points[number].competitors for number in choice.farthest(29, ())]
     assert [place.competitors for place in design.colocations[1:]] == farthest
 
 

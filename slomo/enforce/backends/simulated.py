@@ -23,20 +23,13 @@ FIELDS = ("ways", "bandwidth", "core", "node", "buffers")
 
 @dataclass(frozen=True)
 class Occupant:
-    """A network function that runs on a simulated server.
+    """A network function that runs on a simulated server."""
 
-    Attributes
-    ----------
-    name : str
-        Unique on the server.
-    workload : Workload
-        Running tenants.
-    network_function : NetworkFunction, optional
-        Its description; the shipped one of that name if not given.
-    """
-
+    #: Unique on the server.
     name: str
+    #: Running tenants.
     workload: Workload
+    #: Its description; the shipped one of that name if not given.
     network_function: NetworkFunction | None = None
 
 

@@ -17,13 +17,13 @@ from slomo.vocabulary.knobs import knob
 class Choice:
     """Settings to choose from, and their coordinates.
 
-    `points`: settings to choose from. `seed`: seed of the setting that filling starts from.
+    `points`: settings to choose from. `seed`: seed of the first setting.
 
     Examples
     --------
     >>> from slomo.profiling.plans.designs import grid
     >>> choice = Choice(grid({"data_size_mib": [1, 2, 4, 8, 16]}, instances=1), seed=0)
-    >>> sizes = [choice.points[number].workload.configuration["data_size_mib"] for number in choice.filling(3, ())]
+    >>> sizes = [choice.points[number].workload.configuration["data_size_mib"] for number in choice.farthest(3, ())]
     >>> {1, 16} < set(sizes)
     True
     """
@@ -33,7 +33,7 @@ class Choice:
         self.coordinates = coordinates(self.points)
         self._start = int(np.random.default_rng(seed).integers(len(self.points)))
 
-    def filling(self, count: int, taken: Sequence[int], worth: Floats | float = 1.0) -> list[int]:
+    def farthest(self, count: int, taken: Sequence[int], worth: Floats | float = 1.0) -> list[int]:
         """Return up to `count` settings, each as far as possible from the chosen ones."""
         chosen: list[int] = []
         while len(chosen) < count and len(taken) + len(chosen) < len(self.points):

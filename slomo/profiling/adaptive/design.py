@@ -30,8 +30,8 @@ from slomo.vocabulary.workload import Workload
 #: Number of space-filling runs at the start, of which the first is repeated.
 START = 16
 BATCH = 4
-#: Number of new settings per batch whatever the noise; the last run may be a repeat.
-FILLING = 3
+#: Number of new settings per batch whatever the noise; only the last run may be a repeat.
+NEW_SETTINGS = 3
 #: Half-width of a 90 % interval over the mean absolute error: 2.06 for normal errors, slightly more for heavier tails.
 WIDTH_PER_ERROR = 2.5
 #: Factor over the noise floor at which the held-out error counts as noise only.
@@ -42,20 +42,6 @@ _FEWEST_JUDGED = 12
 @dataclass
 class AdaptiveDesign:
     """Chooses the runs of one network function: `ask` for the next ones, `tell` their results.
-
-    Parameters
-    ----------
-    target : Workload
-        Network function to profile.
-    machine : str
-        Name of the machine.
-    settings : AdaptiveSettings
-        Target error, budget, seed.
-    cost_s : callable, optional
-        Expected time of a co-location [s]; of two settings that teach the same the cheaper is asked for.
-    pool : Design, optional
-        Settings to choose from; those of the grid by default. Campaigns give those of design `sources`, whose pressure
-        is spread evenly from gentle to saturating.
 
     Examples
     --------
@@ -69,10 +55,16 @@ class AdaptiveDesign:
     <Reason.TARGET: 'target error reached'>
     """
 
+    #: Network function to profile.
     target: Workload
+    #: Name of the machine.
     machine: str
+    #: Target error, budget, seed.
     settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
+    #: Expected time of a co-location [s]; of two settings that teach the same the cheaper is asked for.
     cost_s: Callable[[Colocation], float] | None = None
+    #: Settings to choose from; those of the grid by default. Campaigns give those of design `sources`, whose pressure
+    #: is spread evenly from gentle to saturating.
     pool: Design = ()
 
     def __post_init__(self) -> None:
@@ -121,7 +113,7 @@ class AdaptiveDesign:
     def opening(self) -> list[PlannedRun]:
         """Return the first batch of runs: alone twice, and settings far from each other."""
         alone = Colocation(self.machine, self.target)
-        first = [self._place(self._choice.points[number]) for number in self._choice.filling(START, ())]
+        first = [self._place(self._choice.points[number]) for number in self._choice.farthest(START, ())]
         runs = [self._run(alone, 0), *(self._run(place, 0) for place in first)]
         runs[2:2] = [self._run(alone, 1), self._run(first[0], 1)]
         return runs[: self.settings.budget]
@@ -175,11 +167,14 @@ class AdaptiveDesign:
         once = [key for key in self._contradictory() if len(self._throughputs()[key]) == 1]
         chosen = [self._again(key) for key in once[:count]]
         doubt = {key: share for key, share in self._noise().doubt(self._throughputs()).items() if key not in once}
-        worth, taken = 1.0 / np.sqrt(self._relative_costs()), self._measured_points()
+        worth = 1.0 / np.sqrt(self._relative_costs())
+        taken = [self._point_of[place.key] for place in self.colocations if place.key in self._point_of]
         while len(chosen) < count:
-            best = next(iter(self._choice.filling(1, taken, worth)), None)
+            best = next(iter(self._choice.farthest(1, taken, worth)), None)
             noisiest = max(doubt, key=lambda key: doubt[key], default=None)
-            repeats = len(chosen) % BATCH >= FILLING and noisiest is not None and doubt[noisiest] > self._model_error()
+            repeats = (
+                len(chosen) % BATCH >= NEW_SETTINGS and noisiest is not None and doubt[noisiest] > self._model_error()
+            )
             if best is not None and not repeats:
                 chosen.append(self._run(self._place(self._choice.points[best]), 0))
                 taken.append(best)
@@ -206,13 +201,6 @@ class AdaptiveDesign:
             throughputs.setdefault(key, []).append(record_throughput(record))
         return throughputs
 
-    def _solo_mpps(self) -> float:
-        return float(np.median(self._throughputs()[Colocation(self.machine, self.target).key]))
-
-    def _measured_points(self) -> list[int]:
-        """Return the numbers of measured settings in order of requests."""
-        return [self._point_of[place.key] for place in self.colocations if place.key in self._point_of]
-
     def _contradictory(self) -> list[str]:
         """Return the keys of contradictory settings; none if the testbed reports no pressure."""
         first = {key: record for (key, replicate), record in self._records.items() if replicate == 0 and record.alone}
@@ -222,7 +210,8 @@ class AdaptiveDesign:
             return []
         pressures = np.array([[vector[name] for name in names] for vector in vectors.values()])
         throughputs = self._throughputs()
-        shares = np.array([float(np.median(throughputs[key])) for key in vectors]) / self._solo_mpps()
+        solo_mpps = float(np.median(throughputs[Colocation(self.machine, self.target).key]))
+        shares = np.array([float(np.median(throughputs[key])) for key in vectors]) / solo_mpps
         return [list(vectors)[row] for row in contradictions(pressures, shares, self._noise().relative)]
 
     def _noise(self) -> Noise:

@@ -32,17 +32,6 @@ class Reason(StrEnum):
 class AdaptiveSettings:
     """Target error and largest number of runs of an adaptive design.
 
-    Parameters
-    ----------
-    target_error : float
-        Mean held-out error to reach, as a share of solo throughput, above 0 and below 1.
-    budget : int
-        Most runs per network function, all included, 1 or more.
-    seed : int
-        Seed of everything random.
-    instances : int
-        Most synthetic competitors at a time.
-
     Raises
     ------
     InvalidValueError
@@ -56,9 +45,13 @@ class AdaptiveSettings:
     hint: 60 runs usually do where the grid takes 588
     """
 
+    #: Mean held-out error to reach, as a share of solo throughput, above 0 and below 1.
     target_error: float = DEFAULT_TARGET_ERROR
+    #: Most runs per network function, all included, 1 or more.
     budget: int = DEFAULT_BUDGET
+    #: Seed of everything random.
     seed: int = 0
+    #: Most synthetic competitors at a time.
     instances: int = MOST_INSTANCES
 
     def __post_init__(self) -> None:

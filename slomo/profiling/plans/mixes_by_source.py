@@ -138,13 +138,11 @@ class _Sorting:
         """Return the loads of the memory channel, the DDIO ways and the ports, as shares."""
         if not len(members):
             return np.zeros(0), np.zeros(0), np.zeros(0)
-        names = tuple(name for name in (_CHANNEL, _WAYS) if self._reported(name))
+        reported = [() if model.response is None else model.response.profile.metric_names for model in self.models]
+        names = tuple(name for name in (_CHANNEL, _WAYS) if all(name in each for each in reported))
         joint, capacities = solve_joint(self.models, members), self.machine.capacities()
         vectors = joint_vectors(self.models, members, joint, names).sum(axis=1)
         channel, *ways = (vectors[:, at] / capacities.limit(METRICS[name]) for at, name in enumerate(names))
         frames = np.array([*(float(model.workload.traffic.packet_size_b) for model in self.models), 0.0])[members]
         ports = wire_gbps(frames, joint.throughput_mpps).sum(axis=1) / capacities.ports_gbps
         return channel, ways[0] if ways else np.zeros(len(members)), ports
-
-    def _reported(self, name: str) -> bool:
-        return all(model.response is not None and name in model.response.profile.metric_names for model in self.models)

@@ -41,22 +41,6 @@ class PlannedRun:
 class ExperimentPlan(Stored, version=SCHEMA_VERSION):
     """The runs of one campaign.
 
-    Parameters
-    ----------
-    name : str
-        For people.
-    colocations : tuple of Colocation
-        All different; their order is the order of the dataset's rows.
-    replicates : int
-        Runs of each co-location, 1 or more.
-    maximum_replicates : int or None
-        A co-location whose throughput disperses beyond `dispersion_limit` is run again up to this often;
-        None means `replicates`.
-    dispersion_limit : float
-        Largest standard deviation over mean that counts as stable, above 0.
-    seed : int
-        Seed that all runs' seeds are derived from.
-
     Raises
     ------
     InvalidValueError
@@ -70,11 +54,18 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
     [0, 1]
     """
 
+    #: For people.
     name: str
+    #: All different; their order is the order of the dataset's rows.
     colocations: tuple[Colocation, ...]
+    #: Runs of each co-location, 1 or more.
     replicates: int = 1
+    #: A co-location whose throughput disperses beyond `dispersion_limit` is run again up to this often; None means
+    #: `replicates`.
     maximum_replicates: int | None = None
+    #: Largest standard deviation over mean that counts as stable, above 0.
     dispersion_limit: float = 0.05
+    #: Seed that all runs' seeds are derived from.
     seed: int = 0
 
     def __post_init__(self) -> None:

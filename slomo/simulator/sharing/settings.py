@@ -49,31 +49,24 @@ class Scheduler:
 
     Raises UnknownNameError for another scheduler; InvalidValueError for a time that is not above 0.
 
-    Attributes
-    ----------
-    kind : {"rr", "cfs", "batch", "eevdf", "eevdf-batch"}
-        SCHED_RR; SCHED_NORMAL and SCHED_BATCH of Linux up to 6.5 (CFS) and since (EEVDF).
-    quantum_ms : float
-        Time slice of round robin [ms]; Linux has 100.
-    latency_ms, granularity_ms, wakeup_ms : float
-        CFS's period, least slice and wake-up granularity [ms]: Linux's 6, 0.75 and 1 ms times 1 + log2(8 CPUs).
-    base_slice_ms : float
-        EEVDF's slice [ms]: Linux's 0.7 ms times 1 + log2(8 CPUs).
-    tick_ms : float
-        Time between the scheduler's ticks [ms]: HZ = 1000.
-
     Examples
     --------
     >>> Scheduler("rr", quantum_ms=1.0).quantum_ms
     1.0
     """
 
+    #: SCHED_RR; SCHED_NORMAL and SCHED_BATCH of Linux up to 6.5 (CFS) and since (EEVDF); one of "rr", "cfs", "batch",
+    #: "eevdf", "eevdf-batch".
     kind: str = "cfs"
+    #: Time slice of round robin [ms]; Linux has 100.
     quantum_ms: float = 100.0
+    #: CFS's period, least slice and wake-up granularity [ms]: Linux's 6, 0.75 and 1 ms times 1 + log2(8 CPUs).
     latency_ms: float = 24.0
     granularity_ms: float = 3.0
     wakeup_ms: float = 4.0
+    #: EEVDF's slice [ms]: Linux's 0.7 ms times 1 + log2(8 CPUs).
     base_slice_ms: float = 2.8
+    #: Time between the scheduler's ticks [ms]: HZ = 1000.
     tick_ms: float = 1.0
 
     def __post_init__(self) -> None:

@@ -94,15 +94,11 @@ class Experiment:
 
         windows, seen = self._watched(competitors, watch)
         if self._bench.reader is None:
-            seen = self._probed(competitors)
+            socket, details = self._bench.probe().measure(competitors)
+            seen = ObservedPressure(self._members(competitors, socket), socket, None, details)
         self._details["alone"] = seen.details
         self._alone_mpps = [statistics.median(w.rate_mpps for w in column) for column in zip(*rounds, strict=True)]
         return self._phase(competitors, self._alone_mpps, windows, seen, _ALONE_WINDOWS * self.settings.window_s)
-
-    def _probed(self, competitors: Sequence[HostTenant]) -> ObservedPressure:
-        probe = self._bench.probe()
-        socket, details = probe.measure(competitors)
-        return ObservedPressure(self._members(competitors, socket), socket, None, details)
 
     def _members(
         self, competitors: Sequence[HostTenant], socket: MetricVector | None = None

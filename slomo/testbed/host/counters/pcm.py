@@ -92,12 +92,9 @@ class PcmTool(ProgramReader):
             if not tool.alive:  # it may end between two runs, too: what it counted is then not this window's
                 raise failure(self.name, tool.stop())
             tool.stop()
-            return self._sample(file)
+            return sample_of(_recorded(self.name, file, self.interval_s), self._cores)
         finally:
             self._ended()
-
-    def _sample(self, file: Path) -> CounterSample:
-        return sample_of(_recorded(self.name, file, self.interval_s), self._cores)
 
     def _words(self, file: Path) -> list[str]:
         return [self.command, f"{self.interval_s:g}", f"-csv={file}", *self.options]
