@@ -79,7 +79,14 @@ _ERRORS: dict[str, type[SlomoError]] = {
 class ServiceError(SlomoError):
     """The service refused the request, or could not be reached.
 
-    `status`: HTTP status; 0 if there was no answer.
+    Parameters
+    ----------
+    message : str
+        The service's message.
+    hint : str, optional
+        The service's hint.
+    status : int
+        HTTP status; 0 if there was no answer.
     """
 
     exit_code = 3

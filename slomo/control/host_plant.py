@@ -77,13 +77,19 @@ class HostPlant:
         self.tenants, self.targets_mpps, self.backend = dict(tenants), dict(targets_mpps), backend
         self._window_s = window_s
 
-    def observe(self) -> MachineReading:
-        """Measure all tenants for a window. Raises SlomoError if one has ended or reports nothing."""
-        return self._look(1)
+    def observe(self, times: int = 1) -> MachineReading:
+        """Measure all tenants for so many windows. Raises SlomoError if one has ended or reports nothing."""
+        windows = take_windows(list(self.tenants.values()), times * self._window_s) if self.tenants else []
+        readings = {}
+        for name, window in zip(self.tenants, windows, strict=True):
+            target = self.targets_mpps.get(name)
+            rate = window.rate_mpps if target is None else whole_core_mpps(window)
+            readings[name] = TenantReading(rate, target)
+        return MachineReading(self.now_s(), readings, probed=times > 1)
 
     def probe(self) -> MachineReading:
         """Measure all tenants for a longer window."""
-        return self._look(PROBE)
+        return self.observe(PROBE)
 
     def solo_mpps(self, name: str) -> float:
         """Return a tenant's throughput while all others are paused [Mpps]."""
@@ -105,15 +111,6 @@ class HostPlant:
     def wait(self, seconds: float) -> None:
         """Sleep for a time."""
         time.sleep(seconds)
-
-    def _look(self, times: int) -> MachineReading:
-        windows = take_windows(list(self.tenants.values()), times * self._window_s) if self.tenants else []
-        readings = {}
-        for name, window in zip(self.tenants, windows, strict=True):
-            target = self.targets_mpps.get(name)
-            rate = window.rate_mpps if target is None else whole_core_mpps(window)
-            readings[name] = TenantReading(rate, target)
-        return MachineReading(self.now_s(), readings, probed=times > 1)
 
 
 def whole_core_mpps(window: Window) -> float:

@@ -13,10 +13,18 @@ PROBE = 4
 
 
 class SimulatedTime:
-    """Simulated time, which advances only while the loop waits."""
+    """A simulated plant, whose time advances only while the loop waits."""
 
     def __init__(self) -> None:
         self.time_s = 0.0
+
+    def observe(self, times: int = 1) -> MachineReading:
+        """Simulate so many windows."""
+        raise NotImplementedError
+
+    def probe(self) -> MachineReading:
+        """Observe four times as long as usual."""
+        return self.observe(PROBE)
 
     def now_s(self) -> float:
         """Return the simulated time [s]."""
@@ -70,15 +78,8 @@ class SimulatedPlant(SimulatedTime):
         self.server, self.targets_mpps, self.backend = server, dict(targets_mpps), SimulatedBackend(server)
         self._loads, self._seed, self._runs = loads, seed, 0
 
-    def observe(self) -> MachineReading:
-        """Simulate all tenants under the settings in force."""
-        return self._look(1)
-
-    def probe(self) -> MachineReading:
-        """Simulate all tenants four times as long as `observe` does."""
-        return self._look(PROBE)
-
-    def _look(self, times: int) -> MachineReading:
+    def observe(self, times: int = 1) -> MachineReading:
+        """Simulate all tenants under the settings in force, for so many windows."""
         if self._loads is not None:
             self._loads(self.server, self.time_s)
         self._runs += 1
@@ -114,15 +115,8 @@ class SharedCoresPlant(SimulatedTime):
         self.cores, self.backend = cores, SimulatedCoresBackend(cores)
         self._loads, self._runs = loads, seed
 
-    def observe(self) -> MachineReading:
-        """Simulate all chains under the weights in force."""
-        return self._look(1)
-
-    def probe(self) -> MachineReading:
-        """Simulate all chains four times as long as `observe` does."""
-        return self._look(PROBE)
-
-    def _look(self, times: int) -> MachineReading:
+    def observe(self, times: int = 1) -> MachineReading:
+        """Simulate all chains under the weights in force, for so many windows."""
         if self._loads is not None:
             self.cores.system = self._loads(self.time_s)
         self._runs += 1
