@@ -15,6 +15,7 @@ import nfvnice
 import numasfp_allocation
 import phenomena
 import phenomena_runs
+import yaml
 from phenomena_runs import Line
 
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
@@ -419,89 +420,11 @@ def play(part: tuple[str, int, Path | None]) -> list[Line]:
     return [line for line in lines(seed) if line.low is not None]
 
 
-#: Why a line is off, where that was tested, by the start of its text.
-CAUSES = phenomena.CAUSES | {
-    "L2-forwarding VM": "the talk does not say how many lookups of the vSwitch overlap: 49 % lost with one at a time, "
-    "39.5 with two, 28 with four",
-    "firewall beside hogs, ways and": "with 256, 2048 and 4096 buffers -0.3, -2 and -3 %, but then unmanaged and with "
-    "ways of its own -42 and -1, -50 and -7, -53 and -17 %",
-    "a guaranteed LLC policy": "ways of its own win back all that was lost: +96 % of 49, +67 of 40, +39 of 28 with "
-    "one, two and four lookups of the vSwitch at a time",
-    "TCP of 1 Gbit/s beside ten UDP flows keeps, the kernel": "each chain has rings of its own here: UDP does not push "
-    "TCP out of a ring that both share",
-    "TCP of 4 Gbit/s, UDP from 15 to 40 s, third function on the same": "not CPU (manager .5 of its core beside UDP, "
-    ".7 alone): the third function's turns lengthen the round trip from .33 to 4 ms, and cubic's window stays near 800 "
-    "segments after a loss; on another core, as in the paper, it is in",
-    "TCP of 4 Gbit/s, UDP from 15 to 40 s, third function on another core, the kernel": "as above: rings of its own",
-    "500/250/50 apart, offered 5/5/5 Mpps, nfvnice-cfs": "a ring of 2048 empties in .12 ms of the cheapest one's turn, "
-    "which then sleeps through the others' 2.8 ms: it has 13 % of the core where 15 is even; .9955 with rings of "
-    "8192, and OpenNetVM's own have 16384",
-    "500/250/50 apart, offered 5/5/5 Mpps, nfvnice-rr": "real-time tasks take no weights: a turn of 100 ms for whoever "
-    "has work, so the costliest has 94 % of the core and the others serve a ring each turn",
-    "control: % of a core": "some 15 looks a second of .45 ms, all in cold caches beside other programs (load of the "
-    "machine 17); .87 to 1.05 in five rounds later, .71 ± .03 on a quieter day",
-    "cells where that holds for every function": "round robin's starved functions serve 0.02 to 0.19 Mpps; "
-    "in a chain of equal mean costs a few percent of cost decide which wake-ups preempt (docs/concepts/chains.md)",
-    "cheap chain at 7.44": "it alone fills NF4, and the costly chain keeps what its slowest NF serves",
-    **dict.fromkeys(
-        ("octans serves", "node-balance serves", "node-first serves"),
-        "the talk names no packet size: 83 to 98 % by draw at 256 B, at 128 B 49 in the first (84 at 256); functions "
-        "that are a hop each behind OpenNetVM's two threads serve 76 %",
-    ),
-    "OpenNetVM's examples and manager: NUMASFP": "the manager's threads, which all packets pass, limit what any policy "
-    "serves, so it does not matter on which node functions run; so with 64 B (43 % served) and 256 B (100 %), too",
-    "NUMASFP ahead of": "placement alone leads by at most 6 %, simulated with functions of 61 to 480 cycles and by the "
-    "talk's own costs of crossing; its margins appear where contention takes a fifth of what rivals' chains serve, and "
-    "NUMASFP's are spared (`numasfp.py --sweep`, docs/concepts/placement.md): no such contention is found here",
-    "Jain's index of output over input, 500/250/50": "EEVDF, which the paper had not: its slice of 2.8 ms is more than "
-    "the cheapest NF's ring holds work for; .995 with slices of .7 ms, .997 with ticks of .25 ms, too",
-    "first-fit (shared cache), combination": "all that break are lpm, mazunat, snort and stats, which serve 70 to 85 "
-    "% of solo there. In a cache 1.75 times as large, as if working sets were so much smaller, 13 % of these and 90 % "
-    "of the sensitive terms break (paper: 11 and 91; 22 servers, seed 601): each of our functions has Table 1's figures"
-    " alone, but together they need too much cache",
-    "dobrescu first fit, ": "the policy's line and its 0.95 interval; with the predictor alone (0.5) it takes 23 and "
-    "27 servers and 45 and 99 % break. By the curve of Dobrescu's own competitors, without interval, 45 ± 2 and 68 ± 5 "
-    "if a term's instances count together, 69 ± 3 and 134 ± 2 if each keeps its part; by the curve in the 19.5 MB of "
-    "Fig. 10 48 ± 2 and 82 ± 7, 89 ± 3 and 180 ± 1 (`resq/dobrescu.py`): no reading gives both of the paper's",
-    **dict.fromkeys(
-        ("predicted, sensitive: servers", "slomo-search, sensitive: servers"),
-        "45 by the predictions alone (confidence 0.5 and 0.8) break 30 % (seed 1, models of 23 November): the interval "
-        "costs one to two servers",
-    ),
-    "e2, combination: servers": "fewer than in the paper: 40 % of the terms miss on 23 servers (Fig. 8) and get a "
-    "second instance, some 290 in all on servers that are 99 % full",
-    "resq-milp, combination: servers": "fewer than in the paper, and proven least (bound 29 of 29 servers, seed 1); "
-    "the paper's solver stops 10 % above its bound",
-    "l2fwd, ": "two cores: when another program, or another thread of Pktgen's, has the sending one's core for longer "
-    "than rings of 8,192 bridge (3 ms at 3 Mpps), packets are lost; beside a load of 4 to 6, at nice -5, 0.02 %",
-    "e5-2620v4: error with Bubble-Up's metric": "further behind than in the paper: of the 10.9 % that are left without "
-    "any metric, L3OCC alone leaves 6.5, READ alone 2.4 (`slomo dataset metrics slomo-e5-2620v4`)",
-    **dict.fromkeys(
-        ("e5-2620v4: sources of contention", "silver-4110: sources of contention"),
-        "the packets' cache, in six of ten draws of what is held out: alone PCIEMISS lowers the error (10.9 to 9.5 %, "
-        "7.5 to 5.4), after the others its metrics add at most .07 points. In a tenth of the runs two thirds of the "
-        "packets' writes and more miss that cache",
-    ),
-    "requests admitted, ahead of Dobrescu's predictor": "its better form at its best safe confidence. Without "
-    "interval (0.5) its curve admits as many (47, 46, 48 beside 45, 49, 50 in three other draws), but 11 to 19 % of "
-    "its promises break, 0 to 4 of ours: what sets them apart is the safety asked for. The paper's abstract has no "
-    "set-up",
-    **dict.fromkeys(
-        (
-            "e5-2620v4, memory on the other socket: sources of contention",
-            "silver-4110, memory on the other socket: sources of contention",
-        ),
-        "in another draw (seed 77), on both machines the link: LLCMISSLAT, taken fourth and second, lowers the error "
-        "by .95 and 1.40 points, and UPI and RMB then lower nothing. Without it WRITE, READ and UPI or RMB are taken "
-        "(E5-2620 v4). What is missing in the draws with one or two of four was not looked at",
-    ),
-    "silver-4110, memory on the other socket: error with Bubble-Up's": "further behind than in the paper: where the "
-    "LLC is not full, nine of ten runs lose 0 to 51 % (E5-2620 v4: 0 to 10); where it is, in 60 % of the runs of "
-    "either machine, 0 to 62 (another draw, seed 77)",
-    "lost at (1, 1, 1), the same behind": "the first function fetches what the manager's thread wrote from the other "
-    "socket; with threads that touch descriptors only 40 and 45 %",
-    "lost at (": "a crossing costs 23 to 82 cycles, these functions about 500: the loss falls with what they cost "
-    "(`nfvnice.py --only node_costs`)",
+#: Start of a line -> why it is off, where that was tested.
+CAUSES = {
+    start: known["cause"]
+    for known in yaml.safe_load((HERE / "papers_causes.yaml").read_text(encoding="utf-8"))
+    for start in known["lines"]
 }
 
 sys.path += [str(HERE / "resq"), str(HERE / "placement")]
