@@ -1,6 +1,9 @@
 """Documents that people write have a JSON Schema, and examples that slomo reads fit theirs."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -30,6 +33,19 @@ def test_every_schema_is_one_and_has_its_id(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$id"] == f"urn:slomo:schema:{name}:1"
     assert schema["title"]
+
+
+def test_schemas_are_the_same_in_every_process() -> None:
+    """No part of a schema depends on the order of a set, which differs from process to process."""
+    code = "from slomo.workflow.schemas import *; print([document_schema(name) for name in DOCUMENTS])"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+
+    assert len(printed) == 1
 
 
 @pytest.mark.parametrize(("name", "file"), EXAMPLES.items())

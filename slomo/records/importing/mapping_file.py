@@ -114,9 +114,9 @@ class MappingFile(Struct, forbid_unknown_fields=True):
     names: Annotated[
         tuple[_Name, ...], Meta(description="names of the columns of a file that has no header line, in order")
     ] = ()
-    missing: Annotated[frozenset[str], Meta(description="texts that stand for a value that was not measured")] = (
-        frozenset({"", "N/A", "n/a", "NA", "-"})
-    )
+    missing: Annotated[tuple[str, ...], Meta(description="texts that stand for a value that was not measured")] = (
+        "", "-", "N/A", "NA", "n/a",
+    )  # fmt: skip
     bad_rows: Annotated[
         Literal["refuse", "drop"],
         Meta(description="what to do with a row that holds nan, inf, a negative counter or no number"),
