@@ -61,7 +61,7 @@ class SlomoError(Exception):
 
 
 def rebuilt(kind: type[SlomoError], message: str, hint: str | None) -> SlomoError:
-    """Return an error of a class from its message and hint, as another process or a service told them."""
+    """Return the error that another process or a service has reported, rebuilt from its message and hint."""
     error = kind.__new__(kind)
     SlomoError.__init__(error, message, hint=hint)
     return error

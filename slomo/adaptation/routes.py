@@ -39,7 +39,7 @@ class Position:
         return tuple(name for name, value in self.numbers.items() if other.numbers[name] != value)
 
     def at(self, name: str, value: float) -> "Position":
-        """Return the position with one number replaced."""
+        """Return the same description of a workload with one number replaced."""
         return Position(self.fixed, {**self.numbers, name: value})
 
 
@@ -170,7 +170,7 @@ def _across(profiles: Sequence[ProfiledPoint], position: Position, names: tuple[
 def _share_across(
     profiles: Sequence[ProfiledPoint], position: Position, names: tuple[str, str], sides: tuple[float, float]
 ) -> float:
-    """Return the relative position along the second coordinate: a mean over lines with profiles on both sides of it."""
+    """Return where a workload lies between its neighbours along the second number."""
     first, second = names
     shares = []
     for level in sorted({each.position.numbers[first] for each in profiles}):

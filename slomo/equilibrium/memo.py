@@ -112,12 +112,12 @@ class _Kept:
         self.at.update(zip(keys, range(begin, end), strict=True))
 
     def joint(self, rows: NDArray[np.int64]) -> Joint:
-        """Return the servers in `rows`."""
+        """Return the remembered predictions in `rows`."""
         return Joint(**{name: np.take(part, rows, axis=0) for name, part in self.arrays.items()})
 
 
 def _signatures(ranked: NDArray[np.int64], offered: Floats | None) -> list[bytes]:
-    """Return one key per server, shape ``(servers, places)`` each."""
+    """Return, for each server, a key by which equal mixes are found."""
     parts = [np.ascontiguousarray(ranked, dtype=np.uint32).view(np.uint8)]
     if offered is not None:
         parts.append(offered.view(np.uint8))

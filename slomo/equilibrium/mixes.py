@@ -1,4 +1,4 @@
-"""Mixes as arrays, and a model family's predictions of the targets' throughputs in them; nothing is trained here."""
+"""Measured mixes as arrays, and predictions of them by a model family."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

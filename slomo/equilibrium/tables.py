@@ -143,7 +143,7 @@ def _half(
     speed: tuple[Floats, float, float],
     learned: tuple[Floats, Floats] = (UNKNOWN, UNKNOWN),
 ) -> Floats:
-    """Return half of a row: start and pressures, followed by the answers and speed (weights, low, high).
+    """Return half of a row: values alone and pressures, then weights and limits of all functions.
 
     `learned`: weights of what the NF holds by age, and of what its card reads back.
     """

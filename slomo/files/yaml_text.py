@@ -1,4 +1,4 @@
-"""YAML by libyaml's safe subset; the size of aliases is checked before they are expanded.
+"""Parse YAML safely, with a limit on the size that aliases may expand to.
 
 A few lines with nested aliases or merges can expand to billions of fields ("billion laughs"), so their events are
 counted first. A repeated key and a non-finite number are refused with their position.
@@ -19,7 +19,7 @@ _SCALARS = {"str", "int", "float", "bool", "null", "timestamp", "value"}
 
 
 class YamlText:
-    """One YAML text, built after counting its events."""
+    """A YAML text, of which the size is checked before anything is built."""
 
     def __init__(self, text: str, name: str, hint: str | None) -> None:
         import yaml  # who reads JSON alone does without

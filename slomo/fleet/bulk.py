@@ -1,4 +1,4 @@
-"""Predict all mixes of a parquet file and write the answers to another one, in bounded memory.
+"""Predict all mixes of a parquet file and write the predictions to another one, in bounded memory.
 
 If a run is interrupted, the same call continues it and writes the bytes that an uninterrupted run would have written.
 

@@ -157,7 +157,7 @@ class Journal:
         return Receipt(self, number or 0, identifier)
 
     def receipts(self, *, still_open: bool = False) -> tuple["Receipt", ...]:
-        """Return all receipts, oldest first. Raises StoreError if the file is no journal."""
+        """Return all receipts (records of changes), oldest first. Raises StoreError if the file is no journal."""
         receipts_found = []
         for number, identifier, whole in self._rows(_OPEN if still_open else _ALL):
             if whole:
@@ -234,7 +234,7 @@ class Journal:
                 self._clear(layer)
 
     def mark(self, receipt: "Receipt", state: str, document: Mapping[str, Any] | None = None) -> None:
-        """Store a receipt's new state, and the receipt's document if it has changed."""
+        """Store a receipt (record of changes)'s new state, and the receipt's document if it has changed."""
         with self.transaction() as connection:
             connection.execute("UPDATE receipt SET state = ? WHERE number = ?", (state, receipt.number))
             if document is not None:
@@ -242,12 +242,12 @@ class Journal:
                 connection.execute("UPDATE receipt SET document = ? WHERE number = ?", (text, receipt.number))
 
     def close(self, receipt: "Receipt") -> None:
-        """Mark a receipt as undone, since none of its changes remain on the machine."""
+        """Mark a receipt (record of changes) as undone, since none of its changes remain on the machine."""
         self.rewrite(receipt, ())
         self.mark(receipt, "undone")
 
     def head(self, receipt: "Receipt") -> dict[str, Any]:
-        """Return what the journal stores of a receipt, except the single changes of settings."""
+        """Return what the journal stores of a receipt (record of changes), except the single changes of settings."""
         columns = ("backend", "place", "owner", "at", "state", "document", "whole")
         rows = self._rows(_HEAD, (receipt.number,))
         if not rows:
@@ -320,7 +320,7 @@ class Receipt:
 
     @property
     def path(self) -> Path:
-        """File of the journal that has the receipt."""
+        """File of the journal that has the receipt (record of changes)."""
         return self.journal.path
 
     @property
@@ -335,7 +335,7 @@ class Receipt:
 
     @property
     def owner_is_alive(self) -> bool:
-        """Whether the process that started the receipt still runs."""
+        """Whether the process that started the receipt (record of changes) still runs."""
         mark = RunMark.parse(str(self.head["owner"]))
         return mark is not None and mark.owner_is_alive()
 
@@ -344,7 +344,7 @@ class Receipt:
         return self.journal.layers(self)
 
     def changes(self) -> tuple[Change, ...]:
-        """Return the settings that this receipt changed, each with its value before and after."""
+        """Return the settings that this receipt (record of changes) changed, each with its value before and after."""
         changes = []
         for layer in self.layers():
             beneath = [each for each in self.journal.stack(layer.place, layer.knob) if each.number < layer.number]
@@ -354,7 +354,7 @@ class Receipt:
         return tuple(changes)
 
     def others(self) -> tuple[str, ...]:
-        """Return those settings of this receipt for which other receipts have values, too."""
+        """Return those settings of this receipt for which other receipts (records of changes) have values, too."""
         return tuple(
             layer.label
             for layer in self.layers()
@@ -363,5 +363,5 @@ class Receipt:
 
 
 def open_receipts(folder: Path | None = None) -> tuple[Receipt, ...]:
-    """Return the receipts of a journal that have not been undone, oldest first."""
+    """Return the receipts (records of changes) of a journal that have not been undone, oldest first."""
     return Journal(folder or receipts_directory()).receipts(still_open=True)

@@ -33,7 +33,7 @@ class Undone:
 
 
 def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
-    """Give settings the intended values, and restore those of this receipt that are no longer intended.
+    """Give settings the intended values; restore those that this record of changes no longer intends.
 
     Raises TestbedError if the machine refuses a change or does not keep it; this call's changes are then undone. Raises
     StoreError, without changing anything, if a change cannot be recorded.
@@ -58,7 +58,7 @@ def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[C
 
 
 def undo(receipt: Receipt, knobs: Knobs) -> Undone:
-    """Give each setting of a receipt the value of the next receipt, or the original one.
+    """Give each setting of a receipt (record of changes) the value of the next receipt, or the original one.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
 
 @dataclass
 class _Session:
-    """The changes that are being made for one receipt."""
+    """The changes that are being made for one receipt (record of changes)."""
 
     receipt: Receipt
     knobs: Knobs
@@ -151,12 +151,12 @@ class _Session:
                     self._layered(wish, self.found.get(wish.knob))
 
     def _leads(self, label: str) -> bool:
-        """Return whether this receipt's value of a setting is in force, not that of a later receipt."""
+        """Return whether this record's value of a setting is in force, not that of a later record of changes."""
         owners = [layer.receipt for layer in self.journal.stack(*self.identity(label))]
         return self.receipt.number not in owners or owners[-1] == self.receipt.number
 
     def _raise(self, wish: Wish) -> None:
-        """Make this receipt's value of a setting the latest one."""
+        """Make this receipt (record of changes)'s value of a setting the latest one."""
         stack = self.journal.stack(*self.identity(wish.knob))
         mine = next((layer for layer in stack[:-1] if layer.receipt == self.receipt.number), None)
         if mine is not None:
@@ -209,7 +209,7 @@ class _Session:
             )
 
     def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:
-        """Restore settings to the values before this receipt, last one first."""
+        """Restore settings to the values before this receipt (record of changes), last one first."""
         told: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
         pending: list[Change] = []
         steady: list[Change] = []
@@ -287,7 +287,7 @@ class _Session:
 
     @functools.cached_property
     def _others(self) -> dict[int, dict[str, str | None]]:
-        """Settings and values of all other receipts that were not undone."""
+        """Settings and values of all other receipts (records of changes) that were not undone."""
         return {
             receipt.number: {layer.knob: layer.value for layer in receipt.layers()}
             for receipt in self.journal.receipts(still_open=True)

@@ -95,7 +95,7 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     @property
     def carrier(self) -> tuple[str, float] | None:
-        """Metric with the largest part of the loss, and its share of the loss; None if nothing is lost."""
+        """The metric that causes most of the loss, and its share of the loss; None if nothing is lost."""
         if self.loss_mpps <= 0.0 or not self.metrics:
             return None
         name = max(self.metrics, key=lambda metric: self.metrics[metric])

@@ -108,7 +108,7 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
 
     @property
     def carrier(self) -> tuple[str, float] | None:
-        """Metric with the largest part of the loss, and its share; None without a loss or an explanation."""
+        """The metric that causes most of the loss, and its share; None without a loss or an explanation."""
         return None if self.explanation is None else self.explanation.carrier
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def before_after_figure(bars: Mapping[str, float], quiet_mpps: float | None = None, line: str = "no noise") -> "Figure":
-    """Draw one bar per situation, with its value, and a named line, by default at the throughput without noise.
+    """Draw one bar per situation with its value, and a line at the throughput without noise.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Figures of an evaluation: coverage of intervals against nominal coverage, and errors against number of runs.
+"""Draw how often intervals hold against their stated coverage, and errors over the number of runs.
 
 Reliability diagrams are those of Kuleshov et al. (ICML'18), section 3. Learning curves train all models on equal
 numbers of runs.
@@ -18,7 +18,7 @@ _MARKERS = "osD^vPX"
 
 
 def reliability_diagram(observed: Mapping[str, Mapping[float, float]]) -> "Figure":
-    """Draw observed over nominal coverage of intervals.
+    """Draw which share of measurements lies inside intervals, over the stated coverage.
 
     `observed`: model -> nominal -> observed coverage, both 0 to 1.
 

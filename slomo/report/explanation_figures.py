@@ -1,4 +1,4 @@
-"""The waterfall of a prediction: from solo throughput, resource by resource, to throughput beside others.
+"""Draw a prediction as a waterfall: from solo throughput, resource by resource, to throughput beside others.
 
 The figure has one step per resource, divided by competitor, like SHAP's waterfall plots (Lundberg and Lee, NeurIPS'17).
 SLOMO (SIGCOMM'20) asks which metric explains a slowdown.
@@ -100,7 +100,7 @@ def _steps(axes: "Axes", steps: Mapping[str, Mapping[str, float]], names: list[s
 
 
 def _ends(axes: "Axes", prediction: Prediction, last: int) -> None:
-    """Draw solo and predicted throughput, with the interval."""
+    """Draw the first and last bar: solo throughput, and predicted throughput with its interval."""
     axes.bar([0, last], [prediction.solo_mpps, prediction.throughput_mpps], width=0.62, color=_GREY, zorder=3)
     low, high = prediction.interval
     middle = prediction.throughput_mpps

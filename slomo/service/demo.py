@@ -123,7 +123,7 @@ def demo_requests(names: list[str]) -> list[dict[str, Any]]:
 
 
 def fill(service: "Service") -> None:
-    """Add demonstration servers, requests and outcomes to a service without a cluster."""
+    """Add example servers, requests and measurements to a service without a cluster."""
     if service.cluster_store.has_cluster:
         return
     library = service.model_store.answers.library

@@ -56,7 +56,7 @@ class EnforcerContract:
 
     @pytest.fixture
     def folder(self, tmp_path_factory: pytest.TempPathFactory) -> object:
-        """Return a folder for receipts."""
+        """Return a folder for receipts (records of changes)."""
         return tmp_path_factory.mktemp("receipts")
 
     def state(self, backend: Backend) -> object:
@@ -112,7 +112,7 @@ class EnforcerContract:
 
     @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
     def test_receipts_are_undone_in_any_order(self, backend: Backend, folder: object, order: tuple[int, ...]) -> None:
-        """Whichever of two receipts is undone first, the machine ends as it was at the start."""
+        """Whichever of two receipts (records of changes) is undone first, the machine ends as it was at the start."""
         before = self.state(backend)
 
         receipts = [_apply(plan, backend, folder) for plan in self.plans()]
@@ -123,7 +123,7 @@ class EnforcerContract:
         assert [receipt.state for receipt in receipts] == ["undone", "undone"]
 
     def test_undoing_the_first_leaves_the_second(self, backend: Backend, folder: object) -> None:
-        """The settings of the second receipt stay in force until it is undone itself."""
+        """The settings of the second receipt (record of changes) stay in force until it is undone itself."""
         first, second = (_apply(plan, backend, folder) for plan in self.plans())
 
         undo(first, backend)
@@ -133,7 +133,7 @@ class EnforcerContract:
         assert left == ()
 
     def test_a_receipt_survives_its_process(self, backend: Backend, folder: object) -> None:
-        """A receipt that another process reads from disk can be undone, too."""
+        """A receipt (record of changes) that another process reads from disk can be undone, too."""
         before = self.state(backend)
         _apply(self.plans()[0], backend, folder)
 

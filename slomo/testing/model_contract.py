@@ -42,7 +42,7 @@ class ModelContract:
         raise NotImplementedError("override make_family")
 
     def fitted(self, seed: int = 0) -> tuple[SensitivityModel, NDArray[np.float64], NDArray[np.float64]]:
-        """Return a model fitted on a toy competition, with the rows and throughputs it was fitted on."""
+        """Return a model trained on a made-up competition, with the rows and throughputs of its training."""
         family = make_family(self.make_family())
         names = family.select_features(AVAILABLE)
         vectors, mpps = toy_competition()

@@ -1,4 +1,4 @@
-"""Convert a dataset's rows to training data: one subject per machine and NF, with pressures and responses.
+"""Convert a dataset's rows to training data: for each machine and NF, pressures and throughputs as arrays.
 
 SLOMO (SIGCOMM'20) section 4.1: pairs (V, P) train the sensitivity; the core-level vectors measured in the same runs are
 the contentiousness. In tables measured elsewhere, traffic attributes are further features (Yala, ASPLOS'25, section 5).
@@ -42,7 +42,7 @@ SERVED = 0.985
 
 @dataclass(frozen=True, eq=False)
 class PartLoadRows:
-    """Runs under pressure in which the NF was offered less than it could serve."""
+    """Runs beside the synthetic competitor in which the NF was offered less than it could serve."""
 
     #: Served throughput [Mpps], shape (n,).
     mpps: Floats
@@ -95,7 +95,7 @@ class Subject:
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Names of the features that are metrics."""
+        """Names of those inputs that are counters."""
         return tuple(name for name in self.names if name in METRICS)
 
     def columns(self, names: Sequence[str]) -> Floats:
@@ -106,7 +106,7 @@ class Subject:
 def subjects(
     dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, as_measured: bool = False
 ) -> Iterator[Subject]:
-    """Yield one subject per machine and NF with training rows.
+    """Yield the training rows of each NF on each machine.
 
     Rows of plan ``mix`` and rows with isolated tenants are left out. Runs of an NF at reduced load, where it was also
     measured with as much as it can serve, are kept apart, as are runs in which full ports reduced it; the former are
@@ -215,7 +215,7 @@ def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def saturated_key(frame: "pd.DataFrame") -> "pd.Series[Any]":
-    """Return every row's target key, with any limit of the offered load removed."""
+    """Return the key of every row's target without its offered load."""
     saturated_keys: dict[str, str] = {}
     for row in frame.drop_duplicates("target").to_dict("records"):
         workload = workload_from_columns({str(name): value for name, value in row.items()})
@@ -301,7 +301,7 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
 
 
 def _reported_beside(rows: "pd.DataFrame") -> tuple[str, ...]:
-    """Return the metrics of the competition measured beside the target.
+    """Return which counters of the competitors were measured while the target ran.
 
     Where nothing misses, the latency of a miss may be absent.
     """
@@ -335,7 +335,7 @@ def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
 
 
 def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
-    """Return a group number per row: one per competitor configuration; every row of an imported table has its own."""
+    """Return a group number per row: rows beside the same competitor setting form a group."""
     if imported:
         return np.arange(len(rows))
     group_numbers: dict[str, int] = {}
@@ -344,12 +344,12 @@ def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
 
 
 def _kind(competitors: str) -> str:
-    """Return the kinds of a row's competitors, without how many there are of each."""
+    """Return which workloads compete in a row, without their numbers."""
     return "|".join(sorted({workload.key for workload in competitors_from_cell(competitors)}))
 
 
 def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the pressures that add up and of all traffic attributes, as far as `family` uses them.
+    """Return which pressures (sums over competitors) and traffic attributes the family reads.
 
     Raises MissingMetricError where no pressure was measured.
 

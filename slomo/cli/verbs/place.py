@@ -279,7 +279,7 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @scheduler_option
 @json_option
 def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **options: Any) -> None:
-    """Place REQUESTS by several policies, and judge every placement by the same simulator.
+    """Place REQUESTS by several policies, and simulate every result to count broken SLOs.
 
     Policies for chains on NUMA nodes (numasfp, octans, ...) are compared among themselves.
     """

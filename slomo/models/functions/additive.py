@@ -43,7 +43,7 @@ class AdditiveSensitivity(Stored, kind="additive"):
             )
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
         pressed = np.where((vectors > 0.0).any(axis=1), self.base, 0.0)
         extra = pressed + np.maximum(vectors, 0.0) @ self.slopes
         answer: Floats = self.solo_mpps / (1.0 + extra)

@@ -70,7 +70,7 @@ class MonotoneSensitivity(Stored, kind="monotone"):
             raise ConfigurationError(f"model '{self.name}': a weight has the wrong sign", hint=HINT)
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
         parts = [vectors[at : at + _CHUNK] for at in range(0, len(vectors), _CHUNK)] or [vectors]
         taken = [_taken(part, self._limits, *self._units) for part in parts]
         return _left(self.solo_mpps, self.top, taken[0] if len(taken) == 1 else np.concatenate(taken))

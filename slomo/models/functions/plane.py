@@ -37,7 +37,7 @@ class PlaneSensitivity(Stored, kind="plane"):
             )
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
         mpps = np.full(len(vectors), self.start_mpps)
         for column, slope in enumerate(self.slopes.tolist()):  # one by one: the same bits in one row and in many
             mpps = mpps + vectors[:, column] * slope

@@ -46,7 +46,7 @@ class SmoothSensitivity(Stored, kind="smooth"):
             raise apart(self.name)
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
         rows = logarithms(vectors, np.maximum(self.low, 0.0), np.maximum(self.high, 0.0), self.typical)
         rows = (rows - self.center) / self.width
         chunks = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
@@ -58,7 +58,7 @@ class SmoothSensitivity(Stored, kind="smooth"):
 
 
 def matern(one: Floats, other: Floats) -> Floats:
-    """Return the Matern 3/2 kernel between rows in units of its length scale; NaN for a row with a gap.
+    """Return the Matern 3/2 kernel between rows in units of its length scale; NaN if a row lacks a value.
 
     Examples
     --------

@@ -76,7 +76,7 @@ class LatentSensitivity(Stored, kind="latent"):
         return (*(f"pairs.pressure_{number + 1}" for number in range(len(self.weights))), IDENTITY)
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
         loss = np.zeros(len(vectors))
         for column, weight in enumerate(self.weights.tolist()):  # one by one: the same bits in one row and in many
             loss = loss + vectors[:, column] * weight

@@ -48,7 +48,7 @@ class TreeSensitivity:
     source: str | None = None
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN for a row with a gap."""
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
         raw = self.ensemble.predict(vectors)
         if self.response == "relative throughput":
             # limited to 0 and solo throughput: a neighbour never speeds up an NF

@@ -1,4 +1,4 @@
-"""Represent a mix by its signature (sorted numbers of what runs on a socket), so that equal mixes are judged once.
+"""Represent a mix by its signature (sorted numbers of what runs on a socket), so that equal mixes are predicted once.
 
 A *piece* is what is placed as a unit: instances of one network function, or a chain, together on cores of one socket.
 
@@ -139,7 +139,7 @@ class Pieces:
 
 
 def without(signature: Signature, number: int) -> Signature:
-    """Return the signature of the same mix without one of its pieces.
+    """Return the signature of the same mix without one of its pieces (instances placed together).
 
     Examples
     --------
@@ -151,7 +151,7 @@ def without(signature: Signature, number: int) -> Signature:
 
 
 def tenants_of(pieces: Iterable[Piece]) -> tuple[str, ...]:
-    """Return the workload keys of everything that runs in these pieces.
+    """Return the workload keys of everything that runs in these pieces (instances placed together).
 
     Examples
     --------

@@ -108,7 +108,7 @@ class Oracle:
         return [verdict for signature in signatures if (verdict := judged[signature]) is not None]
 
     def holding(self, host: Host, piece: int, signatures: Iterable[Signature], *, hopeful: bool) -> list[Grown]:
-        """Return the mixes that still keep every SLO with one more piece; new mixes are predicted in one batch.
+        """Return the mixes that still keep every SLO if one more piece (instances placed together) is added.
 
         With `hopeful`, mixes with a sub-mix known to break a promise are skipped.
         """
@@ -208,7 +208,7 @@ def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | N
 
 
 def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
-    """Return what is short if a mix lacks cores or ways, or has a neighbour beside a piece that must be alone."""
+    """Return what is short if a mix lacks cores or ways, or gives a neighbour to something that must be alone."""
     cores = sum(len(piece.workloads) for piece in pieces)
     if cores > host.places:
         return Breach(pieces[-1], pieces[-1].workloads[0], "cores", cores, host.places)

@@ -1,4 +1,4 @@
-"""Find servers for a request or a batch: split requests into pieces, choose a socket for each, or plan the batch.
+"""Find servers for a request or a batch of requests: choose a socket for each part of a request, or plan the batch.
 
 ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch is planned as a whole. The caller holds the lock or
 works on a copy.
@@ -168,7 +168,7 @@ class Admission:
         *,
         used_only: bool = False,
     ) -> Spot | None:
-        """Return the best socket for one piece by the policy's rule.
+        """Return the best socket for one piece (instances placed together) by the policy's rule.
 
         `numbers`: the piece's number for each kind of server.
 
@@ -231,7 +231,7 @@ class Admission:
         return None if taken is None else choices[taken]
 
     def _fitting(self, request: Request, piece: int, allowed: Allowed | None) -> Callable[[Socket], bool] | None:
-        """Return the sockets that the request's constraints and the server's limited amounts allow for a piece."""
+        """Return the sockets on which the request's constraints and the servers' resources allow this part of it."""
         instances = self.pieces[piece].instances
         if not self.state.limited:
             return None if allowed is None else lambda place: allowed(place, instances)
@@ -242,7 +242,7 @@ class Admission:
     def _levels(
         self, host: Host, piece: int, groups: Mapping[Signature, int] | None, *, used_only: bool
     ) -> Iterator[list[Signature]]:
-        """Yield mixes to which one more piece can be added, batch by batch, until one keeps all promises.
+        """Yield mixes that stay possible with one more part of a request, batch by batch, until one keeps all promises.
 
         Best fit yields the fullest first.
         """
@@ -273,7 +273,7 @@ class Admission:
         return {signature: number for signature, (_, number) in taken.items()}
 
     def cuts(self, request: Request, tried: list[Refusal]) -> list[Cuts]:
-        """Return the ways to split a request into pieces, best first; if there is none, add the reason to `tried`."""
+        """Return the ways to split a request into parts, best first; if there is none, add the reason to `tried`."""
         per_host: dict[Host, list[tuple[Piece, ...]]] = {}
         alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
         rest = (request.spread, request.max_per_host, request.min_replicas, request.survives)
@@ -388,7 +388,7 @@ class Admission:
         return self.policy.weight(host, self.pieces.number(pieces[0])) * len(pieces[0].workloads)
 
     def _look_ahead(self) -> None:
-        """Predict every present mix with one more piece, in one batch, for later admissions."""
+        """Predict every present mix with one more tenant, in one batch, for later admissions."""
         oracle = self.policy.oracle
         if self.policy.predicts:
             for host in self.state.hosts:

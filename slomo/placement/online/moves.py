@@ -90,7 +90,7 @@ def _move(state: ClusterState, name: str, spot: Spot, target: Spot) -> Move:
 
 
 def _made_room(core: "Admission", name: str, spot: Spot) -> list[Move]:
-    """Move a piece to a socket from which a lighter piece moves to a third server; return both moves, or none.
+    """Move part of a request to a socket from which something lighter moves away; return both moves, or none.
 
     Glover (Discrete Applied Mathematics 65, 1996) calls it an ejection chain, here of length two.
     """
@@ -111,7 +111,7 @@ def _made_room(core: "Admission", name: str, spot: Spot) -> list[Move]:
 
 
 def _swapped(core: "Admission", name: str, spot: Spot, other: Spot) -> list[Move]:
-    """Move a piece into the place of another, which moves to a third server; move nothing if either does not fit."""
+    """Move part of a request into the place of another one, which moves to a third server, or move nothing."""
     state = core.state
     source, place = state.sockets[spot[0]], state.sockets[other[0]]
     owner = next(owner for owner, kind, _ in place.cores.values() if kind == other[1])
@@ -134,7 +134,7 @@ def _swapped(core: "Admission", name: str, spot: Spot, other: Spot) -> list[Move
 def moved_spot(
     state: ClusterState, choose: Chooser, name: str, spot: Spot, test: Callable[[Socket], bool]
 ) -> Spot | None:
-    """Move one piece of a request to the best socket of its kind that passes a test; None if there is none."""
+    """Move one part of a request to the best socket of its kind that passes a test; None if there is none."""
     request, host = state.requests[name], state.sockets[spot[0]].host
     rest = list(state.spots[name])
     rest.remove(spot)

@@ -230,7 +230,7 @@ def _same(state: ClusterState, number: int | None, server: Server) -> bool:
 
 
 def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any]], where: Sequence[int]) -> None:
-    """Put a request where it ran, each piece with its share of the promise."""
+    """Put a request where it ran, each piece (instances placed together) with its share of the promise."""
     state, spots = core.state, []
     listed = [_piece(item) for item in pieces]
     host = state.sockets[where[0]].host

@@ -84,7 +84,7 @@ class Binding:
         return replace(plain, what=rule.what, constraint=rule.words, here=here, gives=rule.give)
 
     def _breaches(self, host: Host, number: int, places: Sequence[Socket]) -> Iterator[tuple[float, Breach, Socket]]:
-        """Yield, for each mix with one more piece, what it lacks, and a socket that has this mix."""
+        """Yield, for each mix with this request added, what it lacks, and a socket that has the mix."""
         lowest: dict[Signature, Socket] = {}
         for place in places:
             lowest.setdefault(place.signature, place)

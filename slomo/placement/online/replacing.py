@@ -82,7 +82,7 @@ def preempted(core: "Admission", request: Request, victims: Sequence[Request], s
 
 
 def _cores_of(core: "Admission", name: str, spot: Spot, earlier: Sequence[Spot]) -> tuple[int, ...]:
-    """Return the cores of one piece of a request; among equal pieces, the first has the lowest cores."""
+    """Return the cores of one part of a request; of equal parts, the first has the lowest cores."""
     number, piece = spot
     mine = sorted(
         c for c, (owner, kind, _) in core.state.sockets[number].cores.items() if (owner, kind) == (name, piece)

@@ -201,7 +201,7 @@ class ClusterState:
         return tuple(free)
 
     def take(self, request: Request, spot: Spot) -> None:
-        """Remove one piece of a request from a socket."""
+        """Remove one piece (instances placed together) of a request from a socket."""
         number, piece = spot
         place = self.sockets[number]
         mine = [core for core, (owner, kind, _) in place.cores.items() if owner == request.id and kind == piece]
@@ -309,7 +309,7 @@ class ClusterState:
         return None if score is None else lambda place: score(place.server)
 
     def short_of(self, request: Request, piece: int, place: Socket) -> str | None:
-        """Return the resource, other than cores and ways, that a server lacks for a piece; None if none."""
+        """Return the resource, other than cores and ways, that a server lacks for this part of a request."""
         return self.constraints.short_of(place.server, self.servers[place.server], request, self.pieces[piece])
 
     def renamed(self, name: str, other: str) -> None:
@@ -328,7 +328,7 @@ class ClusterState:
         self.version += 1
 
     def copy(self) -> "ClusterState":
-        """Return an independent copy of the state, in which equal pieces have the same numbers as here."""
+        """Return an independent copy of the state."""
         other = ClusterState.__new__(ClusterState)
         other.__dict__.update(self.__dict__)
         other.servers, other.closed, other._places = list(self.servers), dict(self.closed), list(self._places)

@@ -22,7 +22,7 @@ _MOST_JUDGED = 60_000
 
 @dataclass(frozen=True)
 class Item:
-    """One way to serve a request of a class: a piece with its cores and ways."""
+    """One way to serve a request of a class: a piece (instances placed together) with its cores and ways."""
 
     piece: int
     klass: int
@@ -31,7 +31,7 @@ class Item:
 
 
 class Knapsack:
-    """Finds the most valuable mixes of pieces that own cores and ways (a knapsack problem).
+    """Finds the most valuable mixes of pieces (instances placed together) that own cores and ways (a knapsack problem).
 
     `items` are all ways to serve all classes.
 

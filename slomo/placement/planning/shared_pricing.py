@@ -191,7 +191,7 @@ class _Kind:
         return value
 
     def taken(self, cell: int) -> list[tuple[int, int]]:
-        """Return class and piece of every request that a cell of the last result serves."""
+        """Return class and piece (instances placed together) of every request that a cell of the last result serves."""
         level, tenants = divmod(cell, self.cores + 1)
         if self._whole:
             chosen = [self.demanded[number] for number in self._order[level][:tenants]]

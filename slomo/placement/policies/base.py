@@ -1,4 +1,4 @@
-"""The interface of policies: split requests into pieces, choose a socket for a piece, plan a batch.
+"""The interface of policies: split requests into parts, choose a socket for a part, plan a batch.
 
 A *piece* is what is placed as a unit: instances of one network function, or a chain, together on cores of one socket.
 
@@ -116,7 +116,7 @@ class Policy:
         self._cutting: dict[Host, Cutting] = {}
 
     def cutting(self, host: Host) -> "Cutting":
-        """Return the ways to split requests into pieces for one kind of server."""
+        """Return the ways to split requests into pieces (instances placed together) for one kind of server."""
         return self._cutting.setdefault(host, Cutting())
 
     def offers(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
@@ -149,7 +149,7 @@ class Policy:
         return min(choices, key=lambda each: (-each.liked, -each.cores_used, each.headroom, each.server.name))
 
     def weight(self, host: Host, piece: int) -> float:
-        """Return how demanding a piece is: the share of a socket that it would use among copies of itself."""
+        """Return how demanding part of a request is: the share of a socket that it would use among its copies."""
         signature: Signature = ()
         while self.oracle.verdict(host, self.pieces.grown(signature, piece)).ok:
             signature = self.pieces.grown(signature, piece)
@@ -179,7 +179,7 @@ class Policy:
 
 
 def in_order(policy: Policy, host: Host, demand: Demand) -> Sequence[int]:
-    """Return the pieces of a batch, the most demanding first.
+    """Return the pieces (instances placed together) of a batch, the most demanding first.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from slomo.placement.problem.request import Request
 
 
 class FirstFit(Policy):
-    """Put each piece on the first server with enough free cores.
+    """Put each piece (instances placed together) on the first server with enough free cores.
 
     First fit without regard to contention, as current schedulers do (ResQ, NSDI'18, section 6.1, Figure 8).
 
@@ -22,7 +22,7 @@ class FirstFit(Policy):
 
 
 class EqualPartition(Policy):
-    """Put each piece on the first server with enough free cores; every core has an equal share of the cache ways.
+    """Take the first server with enough free cores; every core has an equal share of the cache ways.
 
     Equal cache partitions for every core: naive isolation (ResQ, NSDI'18, section 6.1).
 
@@ -52,7 +52,7 @@ class DynamicScaling(Policy):
 
 
 class DobrescuFirstFit(Policy):
-    """Put each piece on the first socket where no SLO breaks, as predicted from solo cache access rates.
+    """Take the first socket where no SLO breaks, as predicted from the sum of solo cache access rates.
 
     First fit with Dobrescu et al.'s predictor (NSDI'12), as ResQ (NSDI'18) section 6.2 describes it.
 

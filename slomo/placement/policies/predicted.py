@@ -30,7 +30,7 @@ _FEW_CLASSES = 60
 
 
 class PredictedBestFit(Policy):
-    """Puts each piece on the fullest socket on which every SLO is kept."""
+    """Puts each piece (instances placed together) on the fullest socket on which every SLO is kept."""
 
     name = "predicted"
     picks = "best"
@@ -38,7 +38,7 @@ class PredictedBestFit(Policy):
     sorts = True
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield ways to split a request, smallest share of a socket first; then one piece per instance."""
+        """Yield ways to split a request, smallest share of a socket first; then one instance per part."""
         apart = request.most_together == 1
         options = [] if apart and request.replicas > 1 else self.together(request, host, needed_mpps)
         yield from ((self.pieces[number],) for number in options)
@@ -87,12 +87,12 @@ class PredictedBestFit(Policy):
         return filled if sum(filled.values()) < sum(packed.values()) else packed
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
-        """Return the mixes of a first plan and every piece alone; pricing finds more mixes."""
+        """Return the mixes of a first plan, and mixes with a single tenant; pricing finds more mixes."""
         start = self.starting_columns(host, demand, self.packed(host, demand))
         return start, self.pricing(host, demand, _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
 
     def starting_columns(self, host: Host, demand: Demand, packed: Iterable[Signature]) -> list[Column]:
-        """Return the mixes of a given plan, and every piece alone."""
+        """Return the mixes of a given plan, and every piece (instances placed together) alone."""
         return [self.column(host, mix, demand) for mix in (*packed, *((piece,) for piece in demand))]
 
     def column(self, host: Host, mix: Signature, demand: Demand) -> Column:
@@ -106,7 +106,7 @@ class PredictedBestFit(Policy):
         return self._priced(host, classes_of(self.pieces, self.cutting(host).splits, demand), most)
 
     def refilling(self, host: Host, demand: Demand) -> SharedPricing | None:
-        """Return the pricing of mixes of pieces that stay and pieces that come."""
+        """Return the pricing of mixes of pieces (instances placed together) that stay and pieces that come."""
         stay = classes_of(self.pieces, {}, demand) or []
         come = [replace(each, klass=each.klass + len(stay)) for each in stay]
         return self._priced(host, [*stay, *come], _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
@@ -121,7 +121,7 @@ class PredictedBestFit(Policy):
         return SharedPricing(host, self.oracle.table(host, floors, most), classes)
 
     def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
-        """Return the best of several plans: most demanding pieces first or last, splits small or large."""
+        """Return the best of several plans: most demanding requests first or last, splits small or large."""
         order = in_order(self, host, demand)
         small = self.cutting(host).alternatives
         large = {piece: options[::-1] for piece, options in small.items()}

@@ -15,7 +15,7 @@ from slomo.placement.problem.request import Request
 
 
 class ResqGreedy(Policy):
-    """Gives every instance own cache ways; first socket with room, largest pieces first."""
+    """Gives every instance own cache ways; first socket with room, largest pieces (instances placed together) first."""
 
     name = "resq-greedy"
     sorts = True
@@ -46,7 +46,7 @@ class ResqGreedy(Policy):
             yield tuple(Piece(workloads, mpps, steps) for mpps, steps in pieces)
 
     def weight(self, host: Host, piece: int) -> float:
-        """Return the share of the cache that a piece uses."""
+        """Return the share of the cache that a piece (instances placed together) uses."""
         return sum(self.pieces[piece].ways) / host.ways
 
 

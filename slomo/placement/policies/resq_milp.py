@@ -303,7 +303,7 @@ class _Program:
         return (None if solved.x is None else np.asarray(solved.x)), bound
 
     def read(self, solution: Floats) -> Seats:
-        """Return the server and the piece of every instance that the solution uses."""
+        """Return the server and the piece (instances placed together) of every instance that the solution uses."""
         seats: Seats = {}
         for i, term in enumerate(self.owners):
             for s in range(self.servers):

@@ -49,7 +49,7 @@ class MixSearch(PredictedBestFit):
     last: MixPlan | None = None
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
-        """Yield pieces that share the cache, or pieces that own ways if all profiles over ways are known."""
+        """Yield ways to split a request: with a shared cache, or with own ways if all profiles are known."""
         profiles = [self.estimates.profile(host.machine, workload.key) for workload in request.chain]
         if None in profiles:
             yield from super().cuts(request, host, needed_mpps)
@@ -71,7 +71,7 @@ class MixSearch(PredictedBestFit):
             yield from super().cuts(request, host, needed_mpps)
 
     def _share(self, request: Request, host: Host, needed_mpps: float, owned: int) -> None:
-        """Give pieces that share the cache the same class as the request's pieces with exclusive ways."""
+        """Give instances that share the cache the same class as the request's instances with own ways."""
         cutting = self.cutting(host)
         for shared in self.together(request, host, needed_mpps)[:1]:
             cutting.shared[owned] = shared
@@ -107,7 +107,7 @@ class MixSearch(PredictedBestFit):
         return mix_plan.sockets
 
     def _with_ways(self, host: Host, demand: Demand) -> tuple[MixPlan, Mapping[Signature, int]]:
-        """Plan sockets whose pieces all have exclusive ways, and sockets whose pieces share the cache."""
+        """Plan sockets on which all tenants own cache ways, and sockets on which all share the cache."""
         classes, cutting = {piece: number for number, piece in enumerate(demand)}, self.cutting(host)
         owned = {piece: count for piece, count in demand.items() if self.pieces[piece].ways}
         rest = {piece: count for piece, count in demand.items() if piece not in owned}

@@ -125,7 +125,7 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
 
 
 def measured_row(colocation: Colocation, plan: Plan, mpps: float, identity: str) -> rows.Row:
-    """Return a dataset row for one measured throughput, at the position `identity`."""
+    """Return a dataset row for one measured throughput."""
     return {
         **rows.colocation_columns(colocation, plan),
         schema.TENANT: 0,

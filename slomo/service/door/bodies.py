@@ -20,7 +20,7 @@ Document = dict[str, Any]
 
 
 class SettingBody(Struct, forbid_unknown_fields=True):
-    """Settings of a server: one value per network function, in the order of names."""
+    """Settings of a server (ways, throttles, ...): one value per network function, in the order of their names."""
 
     ways: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(max_length=1024)] | None = None
     bandwidth_percent: Annotated[list[Annotated[float, Meta(gt=0.0, le=100.0)]], Meta(max_length=1024)] | None = None
@@ -37,7 +37,7 @@ class SettingBody(Struct, forbid_unknown_fields=True):
 
 
 class QuestionBody(Struct, forbid_unknown_fields=True):
-    """One mix: a target and its competitors; `setting` lists the target, the NFs on its core, then competitors."""
+    """One target beside competitors; `setting` lists the target, the NFs on its core, then the competitors."""
 
     target: Name
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
@@ -55,7 +55,7 @@ class QuestionBody(Struct, forbid_unknown_fields=True):
 
 
 class Questions(Struct, forbid_unknown_fields=True):
-    """Many mixes in one request; the answer has one column per field."""
+    """Many mixes to predict in one request; the answer has one column per field."""
 
     targets: list[str]
     mixes: list[list[str]]
@@ -65,7 +65,7 @@ class Questions(Struct, forbid_unknown_fields=True):
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
-    """Question about all tenants of one server: how much throughput each of them costs the others."""
+    """Network functions of one server; the answer says how much throughput each takes from the others."""
 
     tenants: Annotated[list[Name], Meta(min_length=1, max_length=256)]
     machine: Name | None = None
@@ -82,7 +82,7 @@ class PlacementRequest(PlacementEntry, forbid_unknown_fields=True, omit_defaults
 
 
 class Placement(Struct, forbid_unknown_fields=True):
-    """Requests to place; with `what_if` the decisions are shown and nothing is changed."""
+    """Requests to place; with `what_if` the service only returns the decisions."""
 
     requests: Annotated[list[PlacementRequest], Meta(min_length=1, max_length=20_000)]
     what_if: bool = False
@@ -101,7 +101,7 @@ class ServersBody(Struct, forbid_unknown_fields=True):
 
 
 class Rebalance(Struct, forbid_unknown_fields=True):
-    """Limit on the number of moves in a rebalance."""
+    """Largest number of moves that a rebalancing of the cluster may make."""
 
     max_moves: Annotated[int, Meta(ge=0, le=100_000)] = 100
 
@@ -121,7 +121,7 @@ class ClusterChangeBody(Struct, forbid_unknown_fields=True):
 
 
 class Observation(Struct, forbid_unknown_fields=True):
-    """One outcome: the measured throughput of a placed network function beside its neighbours."""
+    """One measurement: the throughput of a placed network function beside its neighbours."""
 
     target: Name
     throughput_mpps: Annotated[float, Meta(ge=0.0)]
@@ -134,13 +134,13 @@ class Observation(Struct, forbid_unknown_fields=True):
 
 
 class Observations(Struct, forbid_unknown_fields=True):
-    """Measured outcomes, oldest first."""
+    """Measured throughputs, oldest first."""
 
     observations: Annotated[list[Observation], Meta(min_length=1, max_length=10_000)]
 
 
 class PredictionAnswer(Struct):
-    """A prediction in the library's format, with a fingerprint of the models used."""
+    """A prediction with its fields as in the library, and a fingerprint of the models that made it."""
 
     schema_version: int
     target: str

@@ -1,4 +1,4 @@
-"""What the service may change on its own machine: the backend, the folder of receipts, and RMD's pools.
+"""What the service may change on its own machine: the backend, the records of changes, and RMD's pools.
 
 Actions on this machine are allowed by settings at start, never by a request: without `enforce`, `control` or `pools`
 the operations answer 403.
@@ -97,7 +97,7 @@ class HostRoom:
         }
 
     def undo(self, identifier: str) -> dict[str, Any]:
-        """Undo the changes of one of this host's receipts, which the caller gives by name, never by file.
+        """Undo the changes of one record (receipt) of this host, which the caller gives by name, never by file.
 
         Raises Problem 404 for an unknown receipt.
         """
@@ -115,7 +115,7 @@ class HostRoom:
         }
 
     def close(self) -> None:
-        """Undo the pools' changes; settings that requests have made stay, with their receipts."""
+        """Undo the pools' changes; settings that requests have made stay, with their receipts (records of changes)."""
         if self._pools is not None:
             self._pools.close()
 

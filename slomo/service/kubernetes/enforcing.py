@@ -101,7 +101,7 @@ class NodeEnforcer:
 
 
 def _server(node: str) -> str:
-    """Return the server name in an agent's receipts; it distinguishes them from other programs' receipts."""
+    """Return the server name by which an agent's records of changes differ from those of other programs."""
     return f"agent of {node}"
 
 

@@ -29,7 +29,7 @@ class Running:
         self._servers: dict[str, tuple[int, RunningServer]] = {}
 
     async def servers(self) -> list[RunningServer]:
-        """Return all nodes with their tenants; long judgements let other requests be answered in between."""
+        """Return all nodes with their pods; a long check lets other requests be answered in between."""
         while self.refresh():
             await asyncio.sleep(0)
         return [self._servers[name][1] for name in sorted(self._view.nodes)]

@@ -1,4 +1,4 @@
-"""Read and write the tables of the service's state: cluster, decisions, receipts, jobs, measurements, plans.
+"""Read and write the tables of the service's state: cluster, decisions, recorded changes, jobs, measurements, plans.
 
 Rows are ordered by number, never by time: a clock that is set back affects only displayed times.
 """

@@ -44,7 +44,7 @@ def saturating(state: State, sharing: Sharing, chain: int, until: float) -> None
 
 @inner
 def hear(sharing: Sharing, chain: int) -> None:
-    """Process the oldest answer: an acknowledgement grows the sending window, a loss or mark halves it."""
+    """Process the oldest acknowledgement: it grows the sending window; a loss or mark halves the window."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     slot = row[h.J_ANSWER_HEAD] % h.ANSWERS
     now, verdict = sharing.answers[chain, slot], sharing.verdicts[chain, slot]
@@ -63,7 +63,7 @@ def hear(sharing: Sharing, chain: int) -> None:
 
 @compiled
 def responsive(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Send packets as TCP does: while the window allows it, processing answers."""
+    """Send packets as TCP does: while the window allows it, processing acknowledgements."""
     times, row = sharing.chain_times[chain], sharing.chains[chain]
     while True:
         news = h.NEVER

@@ -85,7 +85,7 @@ class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
     composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         forest = ExtraTrees(rows.seed).fit(rows.vectors, rows.mpps, rows.weights).forest_
         count = len(forest.estimators_)
         trees = [node_of(each.tree_, each.tree_.value[:, 0, 0] / count) for each in forest.estimators_]
@@ -101,7 +101,7 @@ class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
     composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         booster = MonotoneBoosting(None, 100, 0.3, 6, 1.0, 1.0, 1.0, 1.0, rows.seed)  # as xgboost does it by default
         fitted = booster.fit(rows.vectors, rows.mpps / rows.solo_mpps, rows.weights)
         return sensitivity_of(self.name, rows.names, fitted, rows.solo_mpps)
@@ -115,7 +115,7 @@ class LinearFamily(_EveryColumn, WeightedFamily[PlaneSensitivity]):
     composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> PlaneSensitivity:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         count = np.ones(len(rows.mpps)) if rows.weights is None else rows.weights
         centre, middle = np.average(rows.vectors, axis=0, weights=count), float(np.average(rows.mpps, weights=count))
         spread = np.maximum(rows.vectors.std(axis=0), 1e-12 * np.maximum(np.abs(rows.vectors).max(axis=0), 1e-12))

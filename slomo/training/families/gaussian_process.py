@@ -134,7 +134,7 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
     composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> SmoothSensitivity:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         typical = typical_values(rows.vectors)
         fitted = SmoothRegression(seed=rows.seed).fit(
             np.log1p(np.maximum(rows.vectors, 0.0) / typical), rows.mpps / rows.solo_mpps, rows.weights

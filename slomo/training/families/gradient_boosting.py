@@ -81,7 +81,7 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
         return names
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         booster = PublishedBoosting(rows.seed).fit(rows.vectors, rows.mpps, rows.weights).booster_
         ensemble = ensemble_of(booster)
         return TreeSensitivity(self.name, rows.names, self.composition, ensemble, "throughput", rows.solo_mpps)

@@ -209,7 +209,7 @@ class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
     composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> MonotoneSensitivity:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         typical = typical_values(rows.vectors)
         free = [i for i, name in enumerate(rows.names) if name.startswith(TRAFFIC_PREFIX)]
         scaled = np.log1p(np.maximum(rows.vectors, 0.0) / typical)

@@ -1,4 +1,4 @@
-"""The null model: no slowdown; every predictor must beat it.
+"""The two simplest models: no slowdown, and the mean of all measurements; every other model must beat them.
 
 Placement by solo throughput alone assumes that there is no slowdown (E2, SOSP'15, section 4).
 """
@@ -21,7 +21,7 @@ class NoInterferenceFamily:
     composition: CompositionKind = "none"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return no columns."""
+        """Return no columns, since the model reads no counters."""
         return ()
 
     def fit(  # the signature is the contract's
@@ -45,7 +45,7 @@ class MeanFamily(WeightedFamily[ConstantSensitivity]):
     composition: CompositionKind = "none"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return no columns."""
+        """Return no columns, since the model reads no counters."""
         return ()
 
     def fit_weighted(self, rows: WeightedRows) -> ConstantSensitivity:

@@ -1,4 +1,4 @@
-"""Registry of model families: an alias names one of slomo's (imported on first use), an instance is the caller's own.
+"""Find model families (learning methods) by name; each is imported on first use.
 
 The registry is lazy, like fsspec's: looking a name up imports only that family. Families of other packages are found by
 name too (`slomo.plugins`); only slomo's are trained by default.
@@ -77,7 +77,7 @@ def describe(name: str) -> str:
 
 
 def check_model_name(name: str) -> str:
-    """Return a family by name; an instance is returned unchanged.
+    """Return the model family of a name, or the given family itself.
 
     Raises UnknownNameError with the nearest name.
 
@@ -94,7 +94,7 @@ def check_model_name(name: str) -> str:
 
 
 def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
-    """Return the family of a given name; a family instance is returned unchanged.
+    """Return the model family of a name, or the given family itself.
 
     Raises UnknownNameError for a name that no family has; InvalidValueError for an object that is no family.
 
@@ -122,7 +122,7 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
 
 
 def make_families(models: Iterable[str | ModelFamily] | None = None) -> tuple[ModelFamily, ...]:
-    """Return the requested families, by default all of slomo's."""
+    """Return the model families asked for; by default all of slomo's."""
     wanted = model_names() if models is None else ([models] if isinstance(models, str) else list(models))
     families = tuple(make_family(model) for model in wanted)
     names = [family.name for family in families]

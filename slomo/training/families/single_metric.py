@@ -1,4 +1,4 @@
-"""A straight line over one metric of the competition, the form of both baselines in SLOMO's evaluation.
+"""Baselines ``dobrescu`` and ``bubbleup``: a straight line over one counter of the competitors.
 
 SLOMO (SIGCOMM'20) section 7.2 fits Dobrescu's and Bubble-Up's predictors as linear regressions.
 """
@@ -18,7 +18,7 @@ from slomo.training.families.weighted import WeightedFamily, WeightedRows
 
 
 class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Least squares over one column; the others are ignored.
+    """Least squares over one column; other columns are ignored.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
     composition: CompositionKind = "solo"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the metric that the baseline uses; if it was not counted, that resource's reporter (probe program)."""
+        """Return the counter that the baseline reads, or the reporter (probe program) for this resource."""
         if self.metric not in available and self.felt in available:
             return (self.felt,)
         if self.metric not in available:
@@ -93,13 +93,13 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
         return (self.metric,)
 
     def fit_weighted(self, rows: WeightedRows) -> SensitivityModel:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         line = SingleMetricRegressor().fit(rows.vectors, rows.mpps, rows.weights)
         return LinearSensitivity(self.name, rows.names, self.composition, line.intercept_, line.slope_)
 
 
 def dobrescu() -> SingleMetricFamily:
-    """Return family ``dobrescu``: a line over the cache access rate.
+    """Return the baseline ``dobrescu``: throughput as a line over the competitors' cache access rate.
 
     Dobrescu's predictor: throughput as a function of the competitors' summed solo cache access rate alone.
 
@@ -115,7 +115,7 @@ def dobrescu() -> SingleMetricFamily:
 
 
 def bubbleup() -> SingleMetricFamily:
-    """Return family ``bubbleup``: a line over one metric, as in SLOMO's evaluation of Bubble-Up.
+    """Return the baseline ``bubbleup``: throughput as a line over one counter, as SLOMO evaluated Bubble-Up.
 
     Bubble-Up's predictor: throughput as a function of the competitors' summed cache occupancy alone.
 

@@ -1,4 +1,4 @@
-"""A falling curve over one metric of the competition, the form that Dobrescu's and Bubble-Up's authors used.
+"""Baselines ``dobrescu-curve`` and ``bubbleup-curve``: a falling curve over one counter, as their authors used.
 
 Dobrescu et al. (NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw measured curves, not lines; SLOMO (SIGCOMM'20)
 section 7.2 fits lines. Isotonic regression (Barlow et al. 1972) gives the best falling step function; each level
@@ -18,7 +18,7 @@ from slomo.training.families.weighted import WeightedRows
 
 
 class SingleMetricCurve(SingleMetricRegressor):
-    """The best-fitting falling curve over one column; all other columns are ignored.
+    """The falling curve over one column that fits best; other columns are ignored.
 
     Parameters
     ----------
@@ -65,13 +65,13 @@ class CurveFamily(SingleMetricFamily):
     """A baseline that fits a curve over one metric of the competitors' solo runs."""
 
     def fit_weighted(self, rows: WeightedRows) -> CurveSensitivity:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         curve = SingleMetricCurve().fit(rows.vectors, rows.mpps, rows.weights)
         return CurveSensitivity(self.name, rows.names, self.composition, curve.knots_, curve.levels_)
 
 
 def dobrescu() -> CurveFamily:
-    """Return family ``dobrescu-curve``.
+    """Return the baseline ``dobrescu-curve``: throughput as a curve over the competitors' cache access rate.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def dobrescu() -> CurveFamily:
 
 
 def bubbleup() -> CurveFamily:
-    """Return family ``bubbleup-curve``.
+    """Return the baseline ``bubbleup-curve``: throughput as a curve over one counter of the competitors.
 
     Examples
     --------

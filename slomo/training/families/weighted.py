@@ -1,4 +1,4 @@
-"""Base class of families that are fitted to weighted rows; by default all weights are equal."""
+"""Base class of model families that can weigh training rows differently."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ Fitted = TypeVar("Fitted", bound=SensitivityModel)
 
 @dataclass(frozen=True, eq=False)
 class WeightedRows:
-    """Rows to fit a family to, with optional weights."""
+    """Training rows of one NF, with optional weights."""
 
     #: Columns of the vectors.
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class WeightedRows:
 
 
 class WeightedFamily(Generic[Fitted]):
-    """Implements `ModelFamily` for families that fit weighted rows."""
+    """Base class of families whose training rows may have weights."""
 
     name: str
 
@@ -36,7 +36,7 @@ class WeightedFamily(Generic[Fitted]):
         return self.fit_weighted(WeightedRows(names, vectors, mpps, solo_mpps, seed))
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the pressures that add up, and all traffic attributes."""
+        """Return the pressures that are sums over competitors, and all traffic attributes."""
         return pressures_and_traffic(self.name, available)
 
     @abstractmethod
@@ -45,7 +45,7 @@ class WeightedFamily(Generic[Fitted]):
 
 
 def fit_rows(family: ModelFamily, rows: WeightedRows) -> SensitivityModel:
-    """Fit a family to rows; families that do not support weights ignore them."""
+    """Train a family on rows; families that cannot weigh rows ignore the weights."""
     if isinstance(family, WeightedFamily):
         model: SensitivityModel = family.fit_weighted(rows)
         return model

@@ -1,4 +1,4 @@
-"""A model by xgboost over the pressures that add up, with monotone constraints.
+"""Family ``slomo-xgb``: xgboost's trees over pressures that are sums, whose throughput never rises with pressure.
 
 Refines SLOMO (SIGCOMM'20) section 5.1 in three ways. More pressure never speeds up an NF, so the trees are monotone.
 Rates and occupancies compose exactly while ratios do not, so only the former are inputs. The response is throughput as
@@ -22,7 +22,7 @@ from slomo.vocabulary.metrics import METRICS
 
 
 class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Regularised xgboost regression with monotone columns.
+    """Trees of xgboost whose prediction is monotone in each column.
 
     Parameters
     ----------
@@ -98,13 +98,13 @@ class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class XgbFamily(WeightedFamily[TreeSensitivity]):
-    """Family ``slomo-xgb``: xgboost with monotone constraints."""
+    """Family ``slomo-xgb``: xgboost's trees, monotone in each pressure."""
 
     name: str = "slomo-xgb"
     composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
-        """Fit one NF to rows with weights, equal by default."""
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
         monotone = [-int(name in METRICS and METRICS[name].pressure) for name in rows.names]
         estimator = MonotoneBoosting(monotone, seed=rows.seed).fit(
             rows.vectors, rows.mpps / rows.solo_mpps, rows.weights
@@ -113,7 +113,7 @@ class XgbFamily(WeightedFamily[TreeSensitivity]):
 
 
 def sensitivity_of(name: str, names: tuple[str, ...], fitted: MonotoneBoosting, solo_mpps: float) -> TreeSensitivity:
-    """Convert boosted trees over shares of solo throughput to a model that needs only numpy."""
+    """Convert xgboost's trees to a model that needs only numpy."""
     source = bytes(fitted.booster_.save_raw("json")).decode("utf-8")
     ensemble = xgboost_from_json(source, len(names))
     return TreeSensitivity(name, names, "pressure", ensemble, "relative throughput", solo_mpps, source)

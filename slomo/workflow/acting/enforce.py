@@ -62,7 +62,7 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
 
 
 def find_receipt(name: str, folder: Path | None = None) -> Receipt:
-    """Return a receipt by its identifier. Raises UnknownNameError if there is none."""
+    """Return a receipt (record of changes) by its identifier. Raises UnknownNameError if there is none."""
     journal = Journal(folder or receipts_directory())
     receipts = {receipt.identifier: receipt for receipt in journal.receipts()}
     if name not in receipts:
@@ -71,7 +71,7 @@ def find_receipt(name: str, folder: Path | None = None) -> Receipt:
 
 
 def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend | None = None) -> list[UndoReport]:
-    """Undo one receipt, or all that were not undone, newest first; failures are reported, the rest still undone.
+    """Undo one record of changes (receipt), or all, newest first; failures are reported, the rest still undone.
 
     Raises the SlomoError of `slomo.enforce.undo` if one receipt is named.
 
@@ -98,7 +98,7 @@ def _undone(receipt: Receipt, backend: Backend | None) -> UndoReport:
 
 
 def ended_with_its_machine(backend: str, place: str, *, alive: bool) -> str:
-    """Return why a receipt's changes no longer exist (a reboot, for instance); None if they may.
+    """Return why a receipt (record of changes)'s changes no longer exist (a reboot, for instance); None if they may.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def ended_with_its_machine(backend: str, place: str, *, alive: bool) -> str:
 
 
 def describe_receipts(folder: Path | None = None) -> list[dict[str, Any]]:
-    """Return one mapping per receipt: identifier, backend, state, number of changes."""
+    """Return one mapping per receipt (record of changes): identifier, backend, state, number of changes."""
     journal, rows = Journal(folder or receipts_directory()), []
     for receipt in journal.receipts():
         row = {"receipt": receipt.identifier, "backend": "", "state": "unreadable", "changes": 0}
