@@ -29,7 +29,7 @@ from collections.abc import Iterable
 
 
 class SlomoError(Exception):
-    """Base of all errors of slomo.
+    """Base class of all errors that slomo raises on purpose.
 
     Parameters
     ----------

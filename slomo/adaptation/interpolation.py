@@ -42,13 +42,13 @@ class InterpolationPath:
         return min(int(np.searchsorted(self.at, self.destination, side="right")) - 1, len(self.at) - 2)
 
     def between_mpps(self, mpps: Sequence[Floats]) -> Floats:
-        """Return throughputs [Mpps] between those at the profiles; 0 if one of them is 0."""
+        """Return throughputs [Mpps] interpolated between profiles; 0 if one profile has 0."""
         times = np.column_stack([1.0 / np.maximum(values, 1e-9) for values in mpps])
         result: Floats = 1.0 / self.times_us(times)
         return result
 
     def times_us(self, times_us: Floats) -> Floats:
-        """Return times per packet, shape ``(n,)``, from those at the profiles, shape ``(n, profiles)`` [us]."""
+        """Return times per packet [us], shape ``(n,)``, interpolated between those at the profiles."""
         if self.curved:
             extra = monotone_cubic(np.array(self.at), times_us - np.array(self.solo_us), self.destination)
             return np.maximum(self.alone_us + extra, 1e-9)

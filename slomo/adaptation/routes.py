@@ -45,7 +45,7 @@ class Position:
 
 @dataclass(frozen=True, eq=False)
 class ProfiledPoint:
-    """A profile, described by these numbers."""
+    """A profile, described by packet size, flow count and settings as numbers."""
 
     #: Its number, for looking it up.
     number: int

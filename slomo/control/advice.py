@@ -101,7 +101,7 @@ def least_cost(
 
 
 def broken_odds(room: float, margin: float) -> float:
-    """Return the probability that a promise breaks if it is predicted to be kept with this much room.
+    """Return the probability that a promise breaks if throughput is predicted to exceed it by `room`.
 
     Examples
     --------

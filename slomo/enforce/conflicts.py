@@ -117,7 +117,7 @@ def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: 
 
 
 def _cpus_of(knobs: "Sequence[str] | Iterator[str]") -> Iterator[tuple[str, str]]:
-    """Yield the processes whose CPUs these knobs (settings) decide, with the kind of knob."""
+    """Yield the processes whose CPUs the settings `knobs` decide, with the kind of each setting."""
     for knob in knobs:
         words = knob.rpartition("|")[2].split(":")
         if words[0] == "cpus":

@@ -107,7 +107,7 @@ def judged(
 
 
 def usual_error(model: NFModel, possible_mpps: float, kind: int) -> float | None:
-    """Return the mean known error at this throughput, as a share of solo; None if none is known."""
+    """Return the mean known error of predictions near `possible_mpps`, as a share of solo throughput."""
     if model.response is None or not model.response.calibration.count:
         return None
     return model.response.calibration.usual_error(max(1.0 - possible_mpps / model.solo_mpps, 0.0), kind)

@@ -126,7 +126,7 @@ class Rest:
 
     @classmethod
     def beginning(cls, begin: Floats, pace: Floats | None = None) -> "Rest":
-        """Return the state before the first round.
+        """Return the state of the iteration before its first round.
 
         `begin` has shape (servers, places, pressures).
         """

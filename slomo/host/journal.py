@@ -100,11 +100,11 @@ class Layer:
     earlier: str | None
 
     def holds(self, held: str | None) -> bool:
-        """Return whether a setting exists and has a value that this layer explains."""
+        """Return whether the machine's present value `held` of a setting is one that this layer explains."""
         return held is not None and self.explains(held)
 
     def explains(self, held: str | None) -> bool:
-        """Return whether a setting's value is what this layer wrote, or what it was before."""
+        """Return whether the machine's value `held` is what this layer wrote, or what was there before."""
         return held in (self.value, self.earlier)
 
 
@@ -340,7 +340,7 @@ class Receipt:
         return mark is not None and mark.owner_is_alive()
 
     def layers(self) -> list[Layer]:
-        """Return the values of settings that this receipt records, in order."""
+        """Return the values of settings that this receipt (record of changes) contains, in order."""
         return self.journal.layers(self)
 
     def changes(self) -> tuple[Change, ...]:

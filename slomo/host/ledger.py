@@ -156,7 +156,7 @@ class _Session:
         return self.receipt.number not in owners or owners[-1] == self.receipt.number
 
     def _raise(self, wish: Wish) -> None:
-        """Make this receipt (record of changes)'s value of a setting the latest one."""
+        """Make the value that this record of changes has for a setting the latest one."""
         stack = self.journal.stack(*self.identity(wish.knob))
         mine = next((layer for layer in stack[:-1] if layer.receipt == self.receipt.number), None)
         if mine is not None:
@@ -209,7 +209,7 @@ class _Session:
             )
 
     def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:
-        """Restore settings to the values before this receipt (record of changes), last one first."""
+        """Restore settings to the values before this record of changes, last one first."""
         told: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
         pending: list[Change] = []
         steady: list[Change] = []

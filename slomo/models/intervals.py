@@ -162,7 +162,7 @@ class ConformalCalibration(Stored):
         return self if self._reach(loss) >= other._reach(loss) else other
 
     def _reach(self, loss: Floats) -> float:
-        """Return the 90 % quantile of absolute errors at these losses."""
+        """Return the 90 % quantile of absolute errors at the predicted losses `loss`."""
         middle, size = self.shape.at(loss)
         errors = middle + size * (self.centre[UNKNOWN] + self.spread[UNKNOWN] * self.scores)[:, None]
         return float(np.quantile(np.abs(errors), 0.9))

@@ -37,7 +37,7 @@ _HINT = "measure again: slomo profile NF... --plan partitions --out FILE (ways s
 
 @dataclass(frozen=True)
 class PartitionProfile:
-    """Such profiles of the workloads of one machine."""
+    """Profiles of the workloads of one machine over cache ways, memory latency and throttles."""
 
     #: Name.
     machine: Name
@@ -88,7 +88,7 @@ class PartitionProfile:
 
 
 class ProfilesFile(Struct, forbid_unknown_fields=True):
-    """The file of these profiles."""
+    """The file that contains profiles over cache ways, memory latency and throttles."""
 
     profiles: Annotated[tuple[PartitionProfile, ...], Meta(min_length=1)]
     schema_version: Literal[4] = SCHEMA_VERSION
@@ -122,7 +122,7 @@ def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
 def library_of(
     profiles: Sequence[PartitionProfile], machine: Machine, library: ModelLibrary | None = None
 ) -> ModelLibrary:
-    """Return a library of models with these profiles, added to `library` if given.
+    """Return a library of models that include profiles over cache ways and throttles, added to `library` if given.
 
     Raises UnsupportedPredictionError as :meth:`PartitionProfile.models`.
     """

@@ -59,7 +59,7 @@ class Allocated:
         return self.parted[socket].capacity_mpps[here]
 
     def vector(self, number: int) -> None:
-        """Return None: these profiles do not contain counters beside other NFs."""
+        """Return None: profiles over cache ways do not contain counters beside other NFs."""
 
     def shares_ways(self, number: int) -> bool:
         """Return whether a tenant shares at least one cache way with another."""

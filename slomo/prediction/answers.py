@@ -197,7 +197,7 @@ class Answers:
 
     @cached_property
     def _beyond_ports(self) -> tuple[str, ...]:
-        """Reason, if the setting's port is faster than the machine's ports and the NFs need more than these.
+        """Reason, if the given port is faster than the machine's ports and the NFs need more than the latter carry.
 
         All profiles were measured behind the machine's ports.
         """

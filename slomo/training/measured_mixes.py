@@ -1,4 +1,4 @@
-"""Store mixes that were measured several times in the models; for these, placement uses measurements.
+"""Store mixes that were measured several times in the models; placement then uses the measured throughputs.
 
 One run does not show how much runs differ, so a mix needs at least two runs. As a few runs show it only roughly, the
 spread of a mix is at least the pooled standard deviation of all such mixes of the machine, and its degrees of freedom

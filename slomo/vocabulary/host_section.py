@@ -31,7 +31,7 @@ def _groups(name: str, pattern: str) -> Mapping[str, int]:
 
 
 class TrafficSection(Struct, forbid_unknown_fields=True):
-    """Source of the capture ``{pcap}``, and whether a traffic generator sends to the NF."""
+    """Where the capture for ``{pcap}`` comes from, and whether a traffic generator sends to the NF."""
 
     pcap: (
         Annotated[str, Meta(description="a capture of your own; generated from the workload's traffic if not given")]
@@ -44,7 +44,7 @@ class TrafficSection(Struct, forbid_unknown_fields=True):
 
 
 class ReadySection(Struct, forbid_unknown_fields=True):
-    """How slomo recognises that the NF is ready: exactly one of these signs, and a time limit."""
+    """How slomo recognises that the NF is ready: exactly one kind of sign, and a time limit."""
 
     json: (
         Annotated[dict[str, Any], Meta(min_length=1, description="a JSON line on its output that holds these fields")]

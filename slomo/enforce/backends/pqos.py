@@ -59,7 +59,7 @@ class PqosBackend(PqosKnobs):
     def _numbers(
         self, state: PqosState, tenants_numbered: dict[tuple[tuple[str, str], ...], list[int]]
     ) -> dict[tuple[tuple[str, str], ...], int]:
-        """Return a class of service for each setting: one that only these cores use, else an unused one."""
+        """Return a class of service for each tenant: one that only its cores use, else an unused one."""
         numbers: dict[tuple[tuple[str, str], ...], int] = {}
         taken = {0, *state.class_of.values()}
         for settings, cores in tenants_numbered.items():

@@ -53,7 +53,7 @@ class LatencyCurve(Stored):
         return width
 
     def fits(self, knots: int) -> bool:
-        """Return whether the curve rises over this number of knots and its errors are in order."""
+        """Return whether the curve has `knots` knots, never falls, and has its errors in order."""
         weights, scores, scale = self.weights, self.scores, self.scale
         rising = weights.shape == (knots + 1,) and (weights[1:-1] >= 0).all() and weights[-1] >= -1.0
         positive = scale.shape == (2,) and (scale >= 0).all() and (scores >= 0).all()

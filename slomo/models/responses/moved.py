@@ -18,7 +18,7 @@ from slomo.models.base import Floats
 
 @dataclass(frozen=True)
 class Amount:
-    """A kind of such data: the metrics that add up to it, its unit, and its name for display."""
+    """A kind of data that bypasses the cache: the metrics that add up to it, its unit, and its name."""
 
     metrics: tuple[str, ...]
     unit: str
@@ -46,7 +46,7 @@ def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class MostMoved:
-    """The largest such amounts of the neighbours while an NF was profiled.
+    """The most data that neighbours moved past the cache while an NF was profiled.
 
     Examples
     --------

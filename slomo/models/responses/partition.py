@@ -97,7 +97,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         latency: tuple[tuple[float, float, float], ...] = (),
         buffers: int | None = None,
     ) -> "PartitionResponse":
-        """Return this function for an NF measured alone; `curve` gives throughput [Mpps] by number of own ways.
+        """Return the time per packet over ways of an NF measured alone; `curve` is its throughput by number of ways.
 
         Examples
         --------
@@ -233,7 +233,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return _between(ways, self.ways, values)
 
     def with_remote(self, throughput_mpps: float, remote_ns: float) -> "PartitionResponse":
-        """Return this function with the effect of memory on another node added, `remote_ns` further away."""
+        """Return the same function with the effect of memory on another node, `remote_ns` further away."""
         start, slope, _ = self.line(self.ways[-1])
         explained_us = start + slope * (self.idle_ns + remote_ns) * 1e-3
         return replace(self, remote_us=max(0.0, 1.0 / throughput_mpps - explained_us))

@@ -18,7 +18,7 @@ class ListedChainPolicy:
 
     @property
     def decide(self) -> ChainPolicy:
-        """The function that chooses nodes by this policy."""
+        """The function by which the policy chooses nodes."""
         policy: ChainPolicy = imported(f"slomo.placement.chains.{self.home}")
         return policy
 

@@ -128,7 +128,7 @@ class Oracle:
         return [grown for signature in signatures if (grown := here[signature]) is not None]
 
     def table(self, host: Host, floors: Mapping[str, float], most: int = MOST_MIXES) -> RateTable:
-        """Return the predicted throughputs of at most `most` mixes that can reach these lower bounds."""
+        """Return the predicted throughputs of at most `most` mixes in which every tenant can reach its promise."""
         return self.book.table(host.machine, floors, host.cores, min(most, MOST_MIXES))
 
     def hopeless(self, host: Host, signature: Signature) -> bool:

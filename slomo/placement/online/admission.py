@@ -231,7 +231,7 @@ class Admission:
         return None if taken is None else choices[taken]
 
     def _fitting(self, request: Request, piece: int, allowed: Allowed | None) -> Callable[[Socket], bool] | None:
-        """Return the sockets on which the request's constraints and the servers' resources allow this part of it."""
+        """Return the sockets on which constraints and resources allow a part of a request (`piece`)."""
         instances = self.pieces[piece].instances
         if not self.state.limited:
             return None if allowed is None else lambda place: allowed(place, instances)

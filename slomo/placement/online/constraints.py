@@ -119,7 +119,7 @@ class Constraints:
             held[name] = held.get(name, 0.0) + sign * amount
 
     def short_of(self, number: int, server: Server, request: Request, piece: Piece) -> str | None:
-        """Return the resource of which a server has too little for this part of a request; None if none."""
+        """Return the resource of which a server has too little for a part of a request; None if none."""
         if not server.resources and server.reserved is None:
             return None
         needed, held = taken_of(server, request, piece), self.used.get(number, {})
@@ -336,7 +336,7 @@ def limits_of(server: Server) -> Iterator[tuple[str, float]]:
 
 
 def taken_of(server: Server, request: Request, piece: Piece) -> dict[str, float]:
-    """Return the amounts of resources that this part of a request takes of a server, with reserved cores."""
+    """Return the amounts of resources that a part of a request takes of a server, with reserved cores."""
     amounts = amounts_of(request, piece) if server.resources else {}
     if server.reserved is not None and not set(server.reserved.labels) <= set(request.labels):
         amounts[RESERVED] = float(len(piece.workloads))

@@ -309,7 +309,7 @@ class ClusterState:
         return None if score is None else lambda place: score(place.server)
 
     def short_of(self, request: Request, piece: int, place: Socket) -> str | None:
-        """Return the resource, other than cores and ways, that a server lacks for this part of a request."""
+        """Return the resource, other than cores and ways, that a server lacks for a part of a request."""
         return self.constraints.short_of(place.server, self.servers[place.server], request, self.pieces[piece])
 
     def renamed(self, name: str, other: str) -> None:

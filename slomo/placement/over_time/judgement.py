@@ -24,7 +24,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Judgement(Stored, derived=("violated_share",)):
-    """Broken SLOs and counts of one placement that was run."""
+    """How many SLOs broke, and other counts, when everything that was placed was run."""
 
     #: Who placed.
     policy: str

@@ -75,7 +75,7 @@ def _piece(core: Admission, request: Request, host: Host) -> int | None:
 
 
 def _is_simple(core: Admission, number: int) -> bool:
-    """Return whether this is one instance of one NF that shares the cache and has a throughput promise."""
+    """Return whether a piece (what is placed together) is one NF that shares the cache and has a throughput promise."""
     piece = core.pieces[number]
     alone = len(piece.workloads) == piece.replicas == 1 and not piece.exclusive
     return alone and not piece.ways and piece.needed_mpps > 0.0

@@ -1,4 +1,4 @@
-"""Find valuable mixes that share a cache; there the mix decides throughputs, and these decide the instances needed.
+"""Find valuable mixes in a shared cache, where the mix decides throughputs, and throughputs the instances needed.
 
 Gilmore and Gomory (Operations Research 9, 1961) price columns by a knapsack. Here sizes are not fixed: beside others, a
 request needs as many instances as keep its promise. All useful mixes are tabulated

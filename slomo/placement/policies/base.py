@@ -163,12 +163,12 @@ class Policy:
         return None
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
-        """Return mixes for one kind of server and their pricing, for a plan over several kinds; or None."""
+        """Return mixes for one kind of server, and what finds more, for a plan over several kinds; or None."""
         del host, demand
         return None
 
     def refilling(self, host: Host, demand: Demand) -> SharedPricing | None:
-        """Return the pricing of mixes for a plan that also moves what runs; or None."""
+        """Return what finds valuable mixes for a plan that also moves running requests; or None."""
         del host, demand
         return None
 

@@ -102,11 +102,11 @@ class PredictedBestFit(Policy):
         return Column(mix, tuple(served[piece] for piece in demand))
 
     def pricing(self, host: Host, demand: Demand, most: int) -> SharedPricing | None:
-        """Return the pricing of a batch's mixes, of at most `most` mixes; None if the batch has chains."""
+        """Return what finds valuable mixes of a batch, among at most `most`; None if the batch has chains."""
         return self._priced(host, classes_of(self.pieces, self.cutting(host).splits, demand), most)
 
     def refilling(self, host: Host, demand: Demand) -> SharedPricing | None:
-        """Return the pricing of mixes of pieces (instances placed together) that stay and pieces that come."""
+        """Return what finds valuable mixes of running and new requests."""
         stay = classes_of(self.pieces, {}, demand) or []
         come = [replace(each, klass=each.klass + len(stay)) for each in stay]
         return self._priced(host, [*stay, *come], _MIXES_PER_REQUEST * max(sum(demand.values()), 50))

@@ -18,7 +18,7 @@ from slomo.testbed.base import Testbed
 
 @dataclass(frozen=True)
 class CampaignDescription(Stored):
-    """The size of a campaign."""
+    """How many runs a campaign makes, and how long they take."""
 
     #: Names.
     plan: str

@@ -234,7 +234,7 @@ class _Shape:
 
 
 def _shapes(sizes: Sequence[int], *, like: bool) -> list[_Shape]:
-    """Return how many neighbours the drawn mixes have, and whether these are equal."""
+    """Return how many neighbours the drawn mixes have, and whether all neighbours of a mix are equal."""
     if not like:
         return [_Shape(size, "unlike") for size in sizes]
     small = [size for size in sizes if size <= _SMALL]

@@ -29,7 +29,7 @@ MOST_AT_A_TIME, REFUSED_S = 20, 60.0
 
 
 class ContentionWriter:
-    """Writes these Kubernetes objects."""
+    """Writes NodeContention and NetworkFunctionProfile objects to Kubernetes."""
 
     def __init__(self, watch: Watch, clock: Callable[[], float] = time.monotonic) -> None:
         self._watch, self._clock = watch, clock

@@ -344,7 +344,7 @@ def _server(document: Entry) -> Server:
 
 
 def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
-    """Restore what was placed without checking promises; `lifecycle.at_risk` lists those not kept.
+    """Put requests back where they ran, without checking promises.
 
     Closed servers stay closed by default.
     """

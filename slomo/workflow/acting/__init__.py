@@ -1,1 +1,1 @@
-"""Functions that act on a machine or predict such acts; the command line and Python both call them."""
+"""Functions behind `slomo control`, `enforce`, `whatif` and `noisy-neighbour`, for the command line and Python."""

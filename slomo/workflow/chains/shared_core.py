@@ -93,7 +93,7 @@ def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
 
 
 def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> CoreReadings:
-    """Convert the results of these runs to readings. Raises TestbedError if a function served nothing."""
+    """Convert results of runs of `reading_systems` to readings. Raises TestbedError if a function served nothing."""
     like = results["like"]
     full_us = sum(refill_of(stage).extra_us for stage in like.stages) / len(like.stages)
     functions = {}
@@ -220,7 +220,7 @@ def _weighted(system: ChainSystem, users: Sequence[RingUser], costs_ns: Sequence
 
 
 def rules_of(runs: Sequence[HostChainResult], ring: int) -> TurnRules:
-    """Return the packet source's timing in these runs, and the time slices of this machine's scheduler.
+    """Return the packet source's timing in the given runs, and the time slices of this machine's scheduler.
 
     The manager's polling interval grows with the packets it moves: a line is fitted through the runs.
     """

@@ -47,7 +47,7 @@ class CounterReader(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the reader, stored as the vectors' source in the provenance."""
+        """Name of the reader, which the dataset stores as the source of counters."""
         ...
 
     def available(self) -> tuple[bool, str]:
