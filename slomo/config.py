@@ -66,7 +66,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     file: str | Path | None = None,
 ) -> Settings:
-    """Return the settings in force.
+    """Return the settings in force: of options, environment, file and defaults, in this order of precedence.
 
     Raises ConfigurationError for an invalid file or variable; UnknownNameError for an unknown setting.
 

@@ -68,7 +68,7 @@ def rebuilt(kind: type[SlomoError], message: str, hint: str | None) -> SlomoErro
 
 
 class UsageError(SlomoError):
-    """The request makes no sense."""
+    """The options or arguments contradict each other, or one is missing."""
 
     exit_code = 2
 
@@ -161,13 +161,13 @@ class StoreError(TestbedError):
 
 
 class MeasurementError(SlomoError):
-    """The measurements cannot be used."""
+    """Base class of errors about measurements that cannot be used."""
 
     exit_code = 4
 
 
 class UnstableMeasurementError(MeasurementError):
-    """Replicates disagree beyond the limit."""
+    """Repeated measurements differ by more than the limit."""
 
 
 class MissingMetricError(MeasurementError):
@@ -179,7 +179,7 @@ class IncompatibleMeasurementsError(MeasurementError):
 
 
 class PredictionError(SlomoError):
-    """No prediction can be supported."""
+    """Base class of errors about predictions that measurements do not support."""
 
     exit_code = 5
 

@@ -29,7 +29,7 @@ class DerivedSensitivity:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Columns read, in order."""
+        """Names of the columns that the model reads, in order."""
         return self.base.feature_names
 
     @property

@@ -62,7 +62,7 @@ class CarriedState:
 
     @property
     def mpps(self) -> Floats:
-        """Throughput [Mpps]."""
+        """Throughput in each situation [Mpps]."""
         rate: Floats = 1e3 / self.time_ns
         return rate
 
@@ -140,7 +140,7 @@ class Carried:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Metrics of the pressure."""
+        """Names of the counters of which the pressure consists."""
         return self.response.pressure_names
 
     def pressure_before(self, pressure: Floats) -> Floats:

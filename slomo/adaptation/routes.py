@@ -74,7 +74,7 @@ class PointBetween:
 
     @property
     def solo_mpps(self) -> float:
-        """Throughput alone [Mpps]."""
+        """Throughput of the NF alone, for the interpolated workload [Mpps]."""
         return 1.0 / self.path.alone_us
 
 

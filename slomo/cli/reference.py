@@ -44,7 +44,7 @@ Command line over environment over file over default. The file is TOML, one `nam
 
 
 def reference_page() -> str:
-    """Return docs/reference/cli.md.
+    """Return the text of the page docs/reference/cli.md.
 
     Examples
     --------

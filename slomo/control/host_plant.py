@@ -109,7 +109,7 @@ class HostPlant:
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Sleep for a time."""
+        """Wait for some seconds."""
         time.sleep(seconds)
 
 

@@ -40,7 +40,7 @@ class Plant(Protocol):
         ...
 
     def now_s(self) -> float:
-        """Return the time [s]."""
+        """Return the machine's present time [s], real or simulated."""
         ...
 
     def wait(self, seconds: float) -> None:

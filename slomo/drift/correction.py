@@ -72,7 +72,7 @@ class OnlineCorrection:
 
     @property
     def factors(self) -> Mapping[str, float]:
-        """Factors of all NFs seen."""
+        """Correction factors of all NFs of which measurements were seen."""
         return {name: self.factor(name) for name in self.biases}
 
     @property

@@ -71,7 +71,7 @@ class Alarm:
 
 @dataclass(frozen=True)
 class DriftReport:
-    """What a monitor has found."""
+    """What a drift monitor has found: alarms, and NFs to profile again."""
 
     #: Most evident first.
     alarms: tuple[Alarm, ...]
@@ -103,7 +103,7 @@ class DriftReport:
         return "\n".join([*lines, f"profile again: {', '.join(self.again)}"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         lists = {"again": list(self.again), "unjudged": list(self.unjudged), "holds": self.holds}
         return {**asdict(self), "alarms": [asdict(alarm) for alarm in self.alarms], **lists}
 

@@ -94,7 +94,7 @@ class Servers:
         return known if known.any() else None
 
     def only(self, rows: NDArray[np.int64]) -> "Servers":
-        """Return the servers `rows`."""
+        """Return a selection of the servers, by row number."""
         part, whole = self.part_load, ("part_load", "socket")
         names = [name for name in Servers.__dataclass_fields__ if name not in whole]
         if part is not None:
@@ -172,7 +172,7 @@ class Rest:
 
     @property
     def converged(self) -> NDArray[np.bool_]:
-        """Which servers converged."""
+        """Which servers' iteration has converged."""
         return self.status[:, 0] > 0.0
 
     @property

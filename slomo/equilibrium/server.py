@@ -70,7 +70,7 @@ class Joint(FixedPoints):
     proven: NDArray[np.bool_]
 
     def only(self, rows: NDArray[np.integer] | list[int]) -> "Joint":
-        """Return the servers in `rows`."""
+        """Return the predictions for a selection of the servers, by row number."""
         return Joint(**{name: getattr(self, name)[rows] for name in Joint.__dataclass_fields__})
 
 

@@ -175,7 +175,7 @@ class ResponseTable:
         return ServerGroup(members, offered, self.full_kib(members))
 
     def settle(self, group: ServerGroup, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
-        """Find the equilibria of servers.
+        """Find the equilibria of a group of servers.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
         at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is

@@ -35,7 +35,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Errors(Stored):
-    """Errors of predictions, in percent.
+    """Mean error, percentiles, bias and coverage of predictions, in percent.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class Evaluation:
         return pd.DataFrame(dict(self.rows))
 
     def plot(self, ax: "Axes | None" = None, *, model: str | None = None) -> "Axes":
-        """Draw predicted over measured slowdown.
+        """Draw predicted over measured slowdown, one point per prediction.
 
         Parameters
         ----------

@@ -69,7 +69,7 @@ class RowPredictions:
         return np.asarray(100.0 * (self.throughput_mpps - self.measured_mpps) / self.measured_mpps)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per prediction."""
+        """Return the predictions as a data frame, one row each."""
         names = ("throughput_mpps", "low_mpps", "high_mpps", "memory_mpps", "accelerator_mpps", "measured_mpps")
         columns: dict[str, Any] = {name: getattr(self, name) for name in names}
         reasons = ["; ".join(each) for each in self.reasons]
@@ -80,7 +80,7 @@ class RowPredictions:
 
 @dataclass(frozen=True)
 class RowsOptions:
-    """How rows are predicted."""
+    """Options for predicting the rows of a table."""
 
     #: The slower of both resources, or the sum of both times: "pipeline" or "run-to-completion".
     pattern: Pattern = "pipeline"

@@ -54,7 +54,7 @@ class Document:
 
     @cached_property
     def lines(self) -> Mapping[Position, int]:
-        """Line of every field."""
+        """The line of the text on which each field is."""
         return self.find_lines()
 
     def to(self, kind: type[T], hint: str | None = None) -> T:

@@ -27,7 +27,7 @@ class LockHeldError(Exception):
 
 
 class LockFile:
-    r"""A lock on a path.
+    r"""A lock that other processes see as a file at a path.
 
     `path`: the lock file; it is there only while it is held. `mode`: permissions of the file.
 

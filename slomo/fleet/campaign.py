@@ -150,7 +150,7 @@ class HostProgress:
 
     @property
     def shares(self) -> tuple[HostShare, ...]:
-        """What each host has done."""
+        """How many runs each host has made so far."""
         costs = self._cost_per_s.items()
         return tuple(HostShare(host, self._runs[host], s := self._busy_s[host], s * cost) for host, cost in costs)
 

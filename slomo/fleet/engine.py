@@ -45,7 +45,7 @@ class EngineTestbed:
         return self._testbed.environment()
 
     def estimate_s(self, colocation: Colocation) -> float:
-        """Return the testbed's estimate [s]."""
+        """Return the estimated time of one run on the wrapped testbed [s]."""
         return self._testbed.estimate_s(colocation)
 
     def __getattr__(self, name: str) -> Any:

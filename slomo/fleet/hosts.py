@@ -56,7 +56,7 @@ class Fleet:
 
     @property
     def names(self) -> dict[str, FleetHost]:
-        """Hosts by their names."""
+        """The hosts of the fleet, by name."""
         return {host.name: host for host in self.hosts}
 
 

@@ -61,7 +61,7 @@ class SharedModel:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The model's machine and workload."""
+        """Machine and workload of the model."""
         return self.machine, self.workload
 
 
@@ -115,7 +115,7 @@ class SharedLibrary:
 
     @property
     def models(self) -> tuple[SharedModel, ...]:
-        """Models by machine and workload."""
+        """The shared models, by machine and workload."""
         return tuple(self._read()[1].models)
 
     def push(

@@ -114,7 +114,7 @@ class CgroupKnobs:
         return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Write a setting.
+        """Write the value of one setting of a control group.
 
         Raises TestbedError with the kernel's reason; VanishedError if the group or process no longer exists.
         """

@@ -54,7 +54,7 @@ class DdioWays:
         return True, f"{mask.bit_count()} ways ({mask:#x})"
 
     def read(self) -> int:
-        """Return the DDIO way mask.
+        """Return the mask of the cache ways that devices may fill (DDIO).
 
         Raises
         ------

@@ -125,7 +125,7 @@ class Journal:
 
     @property
     def path(self) -> Path:
-        """The journal's file."""
+        """Path of the journal's file."""
         return self.folder / FILE
 
     @contextlib.contextmanager

@@ -72,14 +72,14 @@ class Knobs(Protocol):
         ...
 
     def read(self, knob: str) -> str | None:
-        """Return a setting's value.
+        """Return the present value of one setting.
 
         Raises TestbedError if it cannot be read.
         """
         ...
 
     def write(self, knob: str, value: str | None) -> None:
-        """Write a setting.
+        """Give one setting a new value.
 
         Raises TestbedError if the machine refuses.
         """

@@ -50,7 +50,7 @@ class MachineLock:
 
     @property
     def path(self) -> Path:
-        """The lock file."""
+        """Path of the lock file."""
         return self._file.path
 
     @property

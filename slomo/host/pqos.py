@@ -108,7 +108,7 @@ class PqosKnobs:
         return state.classes.get(int(rest), {}).get(kind)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Write a setting.
+        """Give one setting a new value, by running ``pqos``.
 
         Raises TestbedError, with pqos's output, if that fails.
         """

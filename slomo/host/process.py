@@ -195,7 +195,7 @@ class ManagedProcess(ProcessGroup):
         self.paused = True
 
     def resume(self) -> None:
-        """Resume a paused group."""
+        """Resume the processes that `pause` has paused."""
         self._signal(signal.SIGCONT)
         self.paused = False
 

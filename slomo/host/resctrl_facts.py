@@ -15,7 +15,7 @@ _EIGHTHS = 8.0
 
 @dataclass(frozen=True)
 class ResctrlFacts:
-    """Properties of one resctrl tree."""
+    """What one resctrl tree can do: ways, classes, units of bandwidth."""
 
     #: All ways, and the fewest ways of a mask.
     full_mask: int

@@ -69,7 +69,7 @@ class ResctrlKnobs:
         return [Wish(f"task:{task}", there if control == group else group)]
 
     def read(self, knob: str) -> str | None:
-        """Return a setting's value.
+        """Return the present value of one setting in resctrl.
 
         Raises TestbedError if it cannot be read.
         """
@@ -88,7 +88,7 @@ class ResctrlKnobs:
         return readers[kind](rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Write a setting.
+        """Give one setting in resctrl a new value.
 
         Raises TestbedError with the kernel's reason; VanishedError if the group or task no longer exists.
         """

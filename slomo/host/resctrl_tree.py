@@ -128,7 +128,7 @@ class ResctrlTree:
         return self._children(joined(control, "mon_groups"))
 
     def groups(self) -> tuple[str, ...]:
-        """Return all groups."""
+        """Return the names of all resctrl groups."""
         return tuple(name for control in self.control_groups() for name in (control, *self.monitoring_groups(control)))
 
     def cpus(self, group: str) -> tuple[int, ...]:

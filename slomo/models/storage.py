@@ -44,7 +44,7 @@ _DAMAGES = (SlomoError, KeyError, TypeError, ValueError, AttributeError, IndexEr
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one model's files are."""
+    """The folder of one model's files, with machine and workload of the model."""
 
     folder: Path
     machine: str

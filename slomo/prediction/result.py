@@ -248,7 +248,7 @@ class PredictionBatch(Result):
         return 1.0 - self.throughput_mpps / self.solo_mpps
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        """Return one entry per mix."""
+        """Return the predictions as columns, one entry per mix."""
         beside = [counted(label(self.workloads[i]) for i in row if i >= 0) for row in self.competitors.tolist()]
         return {
             "target": [label(self.workloads[i]) for i in self.target.tolist()],

@@ -49,7 +49,7 @@ class TenantPrediction(Stored, derived=("slowdown",)):
         return 1.0 - self.throughput_mpps / self.solo_mpps if self.solo_mpps > 0.0 else math.nan
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         data = super().to_dict()
         del data["noise"]
         return {"target": label(self.workload), **data}
@@ -95,7 +95,7 @@ class ServerPrediction(Result):
 
     @property
     def verdict(self) -> Verdict:
-        """Worst verdict among the NFs."""
+        """The worst verdict on any NF of the server."""
         return worst(tenant.verdict for tenant in self.tenants)
 
     def prediction(self, number: int) -> Prediction:
@@ -117,7 +117,7 @@ class ServerPrediction(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         return {
             "schema_version": SCHEMA_VERSION,
             "machine": self.machine,
@@ -143,7 +143,7 @@ class ServerPrediction(Result):
         return f"ServerPrediction({self.machine}, {self.method}: {served})"
 
     def columns(self) -> dict[str, Sequence[Any]]:
-        """Return one entry per tenant."""
+        """Return the predictions as columns, one entry per tenant."""
         return {
             "target": [label(t.workload) for t in self.tenants],
             "socket": [t.socket for t in self.tenants],
@@ -157,7 +157,7 @@ class ServerPrediction(Result):
         }
 
     def row_labels(self) -> list[str]:
-        """Return the tenants' names."""
+        """Return the names of the tenants."""
         return [label(t.workload) for t in self.tenants]
 
     def _repr_html_(self) -> str:

@@ -15,7 +15,7 @@ from slomo.records.storage import CARD, MEASUREMENTS, load_dataset
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One dataset of the catalog."""
+    """One dataset that slomo contains."""
 
     #: Name of its directory.
     name: str
@@ -25,7 +25,7 @@ class CatalogEntry:
     summary: str
 
     def load(self) -> ProfileDataset:
-        """Read the dataset."""
+        """Read the dataset from its files."""
         return load_dataset(self.path)
 
 

@@ -50,7 +50,7 @@ class Measurement:
 
     @property
     def median_mpps(self) -> float:
-        """Median throughput over replicates [Mpps]."""
+        """Median throughput of the repeated runs [Mpps]."""
         return statistics.median(self.throughput_mpps)
 
     @property
@@ -72,7 +72,7 @@ def dispersion(values: Sequence[float]) -> float:
 
 
 def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measurement:
-    """Summarise replicates of one co-location.
+    """Summarise repeated runs of the same network functions together.
 
     `records`: at least one, all of the same co-location. `limit`: largest dispersion (standard deviation / mean) that
     still counts as stable. Raises InvalidValueError without records, or with records of different co-locations.

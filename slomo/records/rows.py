@@ -150,7 +150,7 @@ def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Ro
 
 @dataclass(frozen=True)
 class _Group:
-    """All replicates of one co-location."""
+    """All repeated runs of the same network functions together."""
 
     records: Sequence[RunRecord]
     run_key: str

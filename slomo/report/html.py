@@ -36,7 +36,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a report."""
+    """One section of a report: heading, text, table, figure."""
 
     #: Heading.
     title: str
@@ -87,7 +87,7 @@ def svg_bytes(figure: "Figure") -> bytes:
 def render_html(
     title: str, sections: Sequence[Section], *, headline: Sequence[Fact] = (), lead: str = "", footer: str = ""
 ) -> str:
-    """Return a self-contained HTML page.
+    """Return a report as one HTML page that needs no other file.
 
     `headline` are the numbers to read first, above all sections; `lead` stands under the title; `footer` says how
     the report was made.

@@ -97,7 +97,7 @@ class _Guarded(HttpToolsProtocol):
         self._within(self.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting this connection."""
+        """Count the connection as closed."""
         address = self.client[0] if self.client else ""
         self.open_by_address[address] -= 1
         if self.open_by_address[address] <= 0:

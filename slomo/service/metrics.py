@@ -25,7 +25,7 @@ _STARTED_S = time.time()
 
 @dataclass
 class Counter:
-    """Counts events by label."""
+    """Counts events, separately for each value of a label."""
 
     name: str
     help: str
@@ -44,7 +44,7 @@ class Counter:
 
 @dataclass
 class Histogram:
-    """Distributions of times by label."""
+    """Counts times by ranges, separately for each value of a label."""
 
     name: str
     help: str
@@ -52,7 +52,7 @@ class Histogram:
     values: dict[Labels, list[float]] = field(default_factory=dict)
 
     def observe(self, labels: Labels, seconds: float) -> None:
-        """Add one time [s]."""
+        """Add one measured time [s]."""
         row = self.values.get(labels)
         if row is None:
             key = labels if len(self.values) < MOST_SERIES else ("other",) * len(labels)
@@ -110,7 +110,7 @@ class Metrics:
         self._sources.append(gauges)
 
     def exposition(self) -> str:
-        """Return all metrics as text.
+        """Return all metrics in Prometheus' text format.
 
         Examples
         --------

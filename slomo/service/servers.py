@@ -42,7 +42,7 @@ class RunningNF:
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server and its tenants."""
+    """A server and the network functions that run on it."""
 
     #: Name and machine type of the server.
     name: str

@@ -11,7 +11,7 @@ from slomo.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Settings of one service.
+    """Settings of one service: paths, access, limits.
 
     Examples
     --------

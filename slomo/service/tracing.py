@@ -60,7 +60,7 @@ class Tracer:
             span.set_status(StatusCode.ERROR)
 
     def close(self) -> None:
-        """Send the remaining spans."""
+        """Send the spans that are still waiting."""
         if self._provider is not None:
             self._provider.shutdown()
 

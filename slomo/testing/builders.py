@@ -79,7 +79,7 @@ class ToyTestbed:
         return {"testbed": self.name, "settings": {"formula": 1}}
 
     def estimate_s(self, colocation: Colocation) -> float:  # noqa: ARG002
-        """Return the delay [s]."""
+        """Return the testbed's fixed delay per run [s]."""
         return self.delay_s
 
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:

@@ -37,7 +37,7 @@ class Assessment:
     coverage: float
 
     def to_dict(self) -> dict[str, float]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         return asdict(self)
 
 

@@ -66,7 +66,7 @@ class HeldOutMixes:
         return self.rows(np.isfinite(self.measured_mpps) & np.isfinite(self.predicted_mpps))
 
     def rows(self, chosen: NDArray[np.bool_]) -> "HeldOutMixes":
-        """Return the selected rows."""
+        """Return a selection of the mixes, by row number."""
         return replace(self, **{name: each[chosen] for name, each in vars(self).items() if each is not None})
 
     @property

@@ -15,7 +15,7 @@ DEFAULT_SHARES = 1024
 
 
 class QueueEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """The ring before each stage."""
+    """Size and marks of the ring before each stage."""
 
     capacity: Annotated[int, Meta(ge=2, le=1_048_576, description="packets, a power of two")] = DEFAULT_CAPACITY
     high_water: _Mark = DEFAULT_HIGH_WATER
@@ -23,7 +23,7 @@ class QueueEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WritesEntry(Struct, forbid_unknown_fields=True):
-    """A stage's writes to storage."""
+    """What a stage writes to storage."""
 
     bytes_per_packet: Annotated[int, Meta(ge=1, le=65_536, description="bytes logged per packet")]
     mode: Annotated[

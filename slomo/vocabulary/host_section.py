@@ -137,7 +137,7 @@ class StopSection(Struct, forbid_unknown_fields=True):
 
 
 class Steadiness(Struct, forbid_unknown_fields=True):
-    """Criteria of a steady throughput."""
+    """When throughput counts as steady."""
 
     limit_s: Annotated[_Limit, Meta(description="seconds to wait at most")] = 30.0
     tolerance: Annotated[float, Meta(gt=0.0, le=1.0, description="share two successive medians may differ by")] = 0.05

@@ -31,7 +31,7 @@ _NEWER_FIELDS = ("llc_insertion", "l2_prefetcher", "threads_per_core", "issue_wi
 
 @dataclass(frozen=True)
 class Machine(Stored, version=SCHEMA_VERSION):
-    """Shared resources of one server.
+    """The shared resources of one server: caches, memory channels, ports, cores.
 
     Attributes
     ----------

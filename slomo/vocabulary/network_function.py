@@ -31,7 +31,7 @@ SHARED_SETTINGS = ("packet_buffers", "burst")
 
 @dataclass(frozen=True)
 class NetworkFunction:
-    """Description of one network function.
+    """What one network function does per packet, and how it runs on a real machine.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ def _shipped(name: str) -> NetworkFunction:
 
 
 def parse_network_function(text: str, file: str, *, default_name: str = "own-nf") -> NetworkFunction:
-    r"""Parse one NF document.
+    r"""Read the YAML text that describes one network function.
 
     Raises ConfigurationError naming file, line and field.
 

@@ -42,7 +42,7 @@ class ProgressBar:
         self._bar = tqdm(desc=self.what, total=total, initial=done, leave=False, dynamic_ncols=True, unit="run")
 
     def advance(self, run: object) -> None:  # noqa: ARG002 - part of the protocol
-        """Count one more run."""
+        """Count one more finished run."""
         if self._bar is not None:
             self._bar.update()
 

@@ -110,7 +110,7 @@ class Twin:
         return self.lost_points > self.noise_points
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         fitted = {
             item.name: {"value": item.value, "low": item.low, "high": item.high, "determined": item.determined}
             for item in self.parameters

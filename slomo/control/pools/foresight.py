@@ -79,7 +79,7 @@ def _function(name: str, request: PoolRequest) -> str:
 
 
 def _percent(name: str, setting: TenantSetting) -> float:
-    """Return a workload's throttle [%]."""
+    """Return the memory throttle of a workload [%]."""
     bandwidth = setting.memory_bandwidth
     if bandwidth is None:
         return 100.0

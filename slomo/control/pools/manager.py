@@ -157,7 +157,7 @@ class PoolManager:
         return gone
 
     def close(self) -> None:
-        """Restore the machine's original settings."""
+        """Give the machine back the settings that it had before."""
         with self._lock:
             if self._receipt is not None and self._backend is not None:
                 undo(self._receipt, self._backend)

@@ -92,7 +92,7 @@ class SchedulerBackend:
             return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Change a thread's setting.
+        """Give one thread a new scheduling policy, or other CPUs.
 
         Raises TestbedError if the kernel refuses; VanishedError if the thread has ended.
         """

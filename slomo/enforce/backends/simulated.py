@@ -80,7 +80,7 @@ class SimulatedServer:
         self.knobs[f"core:{occupant.name}"] = str(free[0])
 
     def remove(self, name: str) -> None:
-        """End a tenant."""
+        """End one tenant of the simulated server."""
         del self.occupants[name]
         for field in FIELDS:
             del self.knobs[f"{field}:{name}"]

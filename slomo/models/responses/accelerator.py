@@ -61,7 +61,7 @@ class AcceleratorUse(Stored):
 
     @property
     def demand_ns(self) -> float:
-        """Accelerator time per packet [ns]."""
+        """Time that one packet needs at the accelerator [ns]."""
         return self.service_ns * self.requests
 
 

@@ -56,7 +56,7 @@ class MixVerdict:
 
     @property
     def ok(self) -> bool:
-        """Whether every SLO is kept."""
+        """Whether the mix keeps every SLO."""
         return self.breach is None
 
 

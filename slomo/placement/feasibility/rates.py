@@ -48,7 +48,7 @@ class RateTable:
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Workload keys and their numbers."""
+        """The number by which the table refers to each workload key."""
         return {key: number for number, key in enumerate(self.floors)}
 
     def covers(self, floors: Mapping[str, float], cores: int, most: int) -> bool:

@@ -69,7 +69,7 @@ class Constraints:
         self._labelled: dict[tuple[str, str], set[str]] = {}
 
     def copy(self) -> "Constraints":
-        """Return an independent copy."""
+        """Return an independent copy of the index."""
         other = Constraints()
         other.used = {number: dict(held) for number, held in self.used.items()}
         other._near = {name: set(who) for name, who in self._near.items()}

@@ -55,7 +55,7 @@ class _PlacedBody(Struct):
 
 
 class SnapshotBody(Struct):
-    """Content of a snapshot document."""
+    """The document that describes what runs where on a cluster."""
 
     policy: Name
     model: Name
@@ -71,7 +71,7 @@ class SnapshotBody(Struct):
 
 @dataclass(frozen=True)
 class Restored:
-    """Result of restoring a snapshot."""
+    """What happened when a snapshot was restored: moves, refusals, promises at risk."""
 
     #: Pieces moved because their servers no longer exist.
     moves: tuple[Move, ...] = ()

@@ -26,7 +26,7 @@ class DecisionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PlacerSettings:
-    """Settings of a `slomo.placement.online.placer.Placer`.
+    """Settings of a `Placer`, such as confidence and prediction method.
 
     Raises InvalidValueError for an unknown fallback, or a grid outside 0 to 0.2.
     """

@@ -267,7 +267,7 @@ def aligned(
 
 
 def _parts(document: Mapping[str, Any]) -> dict[str, Counter[tuple[int, _Part]]]:
-    """Return what each server runs."""
+    """Return what each server of a snapshot runs."""
     parts_by_server: dict[str, Counter[tuple[int, _Part]]] = {}
     for entry in document["placed"]:
         for piece in entry["pieces"]:

@@ -56,7 +56,7 @@ class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")
 
     @property
     def migrations(self) -> int:
-        """Number of moves."""
+        """Number of moves during the simulation."""
         return self.samples[-1].migrations if self.samples else 0
 
     @property
@@ -75,7 +75,7 @@ class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")
 
     @property
     def refused(self) -> int:
-        """Number of refused requests."""
+        """Number of requests that were refused during the simulation."""
         return self.samples[-1].refused if self.samples else 0
 
     @property
@@ -88,7 +88,7 @@ class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")
         return float((used * np.diff(times)).sum() / (times[-1] - times[0]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         listed = [{"time_s": when, **what.to_dict()} for when, what in self.reoptimisations]
         return {**super().to_dict(), "reoptimisations": listed}
 

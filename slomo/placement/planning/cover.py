@@ -39,7 +39,7 @@ class MixPlan:
 
     @property
     def count(self) -> int:
-        """Number of sockets in use."""
+        """Number of sockets that the plan uses."""
         return sum(self.sockets.values())
 
     @property

@@ -1,1 +1,1 @@
-"""Placement policies, one per file."""
+"""Policies that choose servers for requests, one per file."""

@@ -34,7 +34,7 @@ def policy_names() -> tuple[str, ...]:
 
 
 def policy_class(name: str) -> type[Policy]:
-    """Return the policy called `name`.
+    """Return the class of the policy called `name`.
 
     Raises UnknownNameError with the nearest name; InvalidValueError for a policy for chains on NUMA nodes.
 

@@ -41,7 +41,7 @@ class ServerTraits(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Server:
-    """One server of a cluster.
+    """One server of a cluster: machine type, sockets, usable cores and ways, labels.
 
     Raises UnknownNameError for a machine type there is none of; InvalidValueError for more cores, ways or sockets than
     the machine type has, or a cost or amount that is negative.

@@ -14,7 +14,7 @@ from slomo.placement.problem.request import Request, numbered, requests_from_dic
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Read a cluster from a file.
+    """Read the servers of a cluster from a YAML or JSON file.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def parse_cluster(text: str, name: str = "cluster") -> Cluster:
 
 
 def read_requests(path: str | Path) -> tuple[Request, ...]:
-    """Read requests from a file.
+    """Read placement requests from a YAML or JSON file.
 
     Raises
     ------

@@ -140,14 +140,14 @@ class ServerEntry(HostEntry, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class RequestsFile(Struct, forbid_unknown_fields=True):
-    """Requests to place."""
+    """A file of requests to place."""
 
     requests: Annotated[list[RequestEntry], Meta(max_length=200_000)]
     schema_version: Literal[1] = 1
 
 
 class ClusterFile(Struct, forbid_unknown_fields=True):
-    """A cluster of servers."""
+    """A file that describes the servers of a cluster."""
 
     servers: Annotated[list[ServerEntry], Meta(min_length=1, max_length=200_000)]
     schema_version: Literal[1] = 1

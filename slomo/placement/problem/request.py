@@ -113,7 +113,7 @@ class SLO:
         return 0.0 if self.min_mpps is None else self.min_mpps
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
 
 

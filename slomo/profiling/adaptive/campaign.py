@@ -41,7 +41,7 @@ POOL = 240
 
 @dataclass(frozen=True)
 class AdaptivePlan:
-    """Network functions to profile adaptively.
+    """Which network functions to profile adaptively, on which machine, how well.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def adaptive_plan(
 
 @dataclass(frozen=True)
 class AdaptiveResult:
-    """Result of an adaptive campaign."""
+    """Result of an adaptive campaign: the dataset, and how each function fared."""
 
     #: As of any campaign.
     dataset: ProfileDataset
@@ -147,7 +147,7 @@ def run_adaptive(
 
 
 class _Batch(Schedule):
-    """Chosen runs, with their records."""
+    """Runs that a design has chosen, with their results."""
 
     def __init__(self, plan: ExperimentPlan, runs: Sequence[PlannedRun]) -> None:
         super().__init__(plan, ())

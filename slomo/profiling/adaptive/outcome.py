@@ -115,7 +115,7 @@ class AdaptiveOutcome:
         return text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         return {
             "target": self.target,
             "runs": self.runs,

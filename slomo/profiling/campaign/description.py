@@ -106,7 +106,7 @@ def describe_campaign(
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as text.
+    """Return a duration as a short text, such as "2.5 h".
 
     Examples
     --------

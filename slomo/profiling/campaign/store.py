@@ -76,7 +76,7 @@ class CampaignStore:
 
     @property
     def name(self) -> str:
-        """The file's name for messages."""
+        """The store's file name, for messages."""
         return "memory" if self.path is None else str(self.path)
 
     def close(self) -> None:

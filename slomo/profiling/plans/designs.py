@@ -88,7 +88,7 @@ class Pressure:
 
     @property
     def competitors(self) -> tuple[Workload, ...]:
-        """One workload per instance."""
+        """The competitors of the setting: one workload per instance."""
         return (self.workload,) * self.instances
 
 

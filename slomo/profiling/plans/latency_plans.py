@@ -93,7 +93,7 @@ def check_loads(loads: Sequence[float]) -> tuple[float, ...]:
 
 
 def _loaded(machine: str, key: str, rows: pd.DataFrame, loads: Sequence[float], pressures: int) -> list[Colocation]:
-    """Return one target's runs."""
+    """Return the runs of one target at several loads."""
     possible = rows.groupby("competitors", sort=False)["throughput_mpps"].median()
     alone = [cell for cell in possible.index if not competitors_from_cell(str(cell))]
     if not alone:

@@ -22,7 +22,7 @@ _SEED_BITS = 53  # a seed must survive JSON readers and float64 columns unchange
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a plan."""
+    """One run of a plan: which network functions, which repetition, which seed."""
 
     #: What runs.
     colocation: Colocation
@@ -33,7 +33,7 @@ class PlannedRun:
 
     @property
     def label(self) -> str:
-        """Short text for people."""
+        """A short description of the run, for people."""
         return self.colocation.label + (f" (repetition {self.replicate})" if self.replicate else "")
 
 
@@ -96,7 +96,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
 
     @property
     def most_replicates(self) -> int:
-        """Most runs of one co-location."""
+        """How often one co-location may run at most."""
         return self.replicates if self.maximum_replicates is None else self.maximum_replicates
 
     @property

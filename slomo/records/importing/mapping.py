@@ -37,7 +37,7 @@ class TableMapping:
 
     @property
     def columns(self) -> Mapping[str, ColumnEntry]:
-        """What each column means."""
+        """What each column of the table means."""
         return self.file.columns
 
     @property
@@ -59,7 +59,7 @@ class TableMapping:
 
 
 def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
-    """Read and check a mapping.
+    """Read the YAML file that says what a table's columns mean, and check it.
 
     `source`: a YAML file, the name of a mapping that ships with slomo, or the document itself. Raises
     ConfigurationError naming file, line and field.

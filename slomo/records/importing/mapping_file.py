@@ -20,7 +20,7 @@ _OF_TABLES, _OF_RECORDINGS = ("columns", "names", "format", "vectors"), ("runs",
 
 
 class ThroughputEntry(Struct, forbid_unknown_fields=True):
-    """A throughput with its unit."""
+    """A throughput in the file, with its unit."""
 
     value: _Positive
     unit: str = "Mpps"
@@ -50,7 +50,7 @@ class ColumnEntry(Struct, forbid_unknown_fields=True):
 
 
 class CompetitorEntry(Struct, forbid_unknown_fields=True):
-    """Competitors beside the target."""
+    """Competitors that ran beside the target."""
 
     nf: _Name
     configuration: _Settings = {}

@@ -26,7 +26,7 @@ async def agents(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - ev
 
 
 async def report(service: "Service", call: Call) -> Answer:
-    """Store an agent's report."""
+    """Store the report of a node's agent."""
     service.agents.tell(call.path["node"], call.body)
     return Answer({"kept": len(call.body.tenants)})
 

@@ -135,13 +135,13 @@ def _cluster(service: "Service") -> dict[str, Any]:
 
 
 async def add_servers(service: "Service", call: Call) -> Answer:
-    """Add servers."""
+    """Add servers to the cluster."""
     documents, verb = server_documents(call.body.servers), "add-servers"
     return await service.changed(call, lambda c: service.cluster_store.add_servers(c, documents), verb, verb)
 
 
 async def remove_server(service: "Service", call: Call) -> Answer:
-    """Remove an empty server."""
+    """Remove an empty server from the cluster."""
     name, verb = call.path["name"], "remove-server"
     return await service.changed(call, lambda c: service.cluster_store.remove_server(c, name), f"{verb} {name}", verb)
 

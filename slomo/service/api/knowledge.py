@@ -38,14 +38,14 @@ def _models(answers: Any) -> dict[str, Any]:
 
 
 async def machines(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """List machine types."""
+    """List the machine types that the service knows."""
     modelled = set(service.model_store.answers.library.machines)
     rows = [{"name": name, "has_models": name in modelled} for name in sorted({*machine_names(), *modelled})]
     return Answer({"machines": rows})
 
 
 async def machine(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Show a machine type."""
+    """Show one machine type."""
     name = call.path["name"]
     if name not in machine_names():
         raise Problem(404, f"unknown machine '{name[:100]}'", hint="list /v1/machines")
@@ -53,7 +53,7 @@ async def machine(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def network_functions(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """List network functions."""
+    """List the network functions that the service knows."""
     modelled = {service.model_store.answers.library[key].workload.nf for key in service.model_store.answers.library}
     names = sorted({*network_function_names(), *modelled})
     return Answer({"nfs": [{"name": name, "has_models": name in modelled} for name in names]})

@@ -56,7 +56,7 @@ def _functions(service: "Service") -> list[str]:
 
 
 async def cluster_page(service: "Service", call: Call) -> Answer:
-    """Show the cluster."""
+    """Show the page with all servers of the cluster."""
     servers, is_kubernetes = await service.servers(), service.kubernetes.is_on
 
     def content() -> Markup:
@@ -69,7 +69,7 @@ async def cluster_page(service: "Service", call: Call) -> Answer:
 
 
 async def history_page(service: "Service", call: Call) -> Answer:
-    """Show the cluster over time."""
+    """Show the page with the cluster's figures over time."""
 
     def content() -> Markup:
         hours = number_of(call, "hours", 24, 24) if "hours" in call.query else service.history.fitting(HOURS_TO_CHOOSE)
@@ -80,7 +80,7 @@ async def history_page(service: "Service", call: Call) -> Answer:
 
 
 async def server_page(service: "Service", call: Call) -> Answer:
-    """Show a server."""
+    """Show the page of one server."""
     name = call.path["name"]
     servers, is_kubernetes = await service.servers(), service.kubernetes.is_on
 
@@ -150,7 +150,7 @@ def _percent(text: str) -> float:
 
 
 async def jobs_page(service: "Service", call: Call) -> Answer:
-    """Show jobs."""
+    """Show the page of background jobs."""
     return await _shown(service, call, "Jobs", "/jobs", lambda: jobs_content(service.jobs.all()))
 
 

@@ -73,7 +73,7 @@ async def admit(service: "Service", call: Call) -> Answer:
 
 
 async def change(service: "Service", call: Call) -> Answer:
-    """Change a workload's settings."""
+    """Change the settings of a workload in the pools."""
     pools, name, data = service.host.pools, call.path["id"], _plain(call.body)
     return await _changed(service, call, f"change {name}", lambda: (pools.report(pools.change(name, data)), 200))
 

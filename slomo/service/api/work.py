@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 async def jobs(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """List jobs."""
+    """List the background jobs."""
     return Answer({"jobs": [asdict(job) for job in service.jobs.all()]})
 
 
 async def job(service: "Service", call: Call) -> Answer:
-    """Show a job."""
+    """Show one background job."""
     return Answer(asdict(service.jobs.get(call.path["id"])))
 
 
@@ -33,7 +33,7 @@ async def events(service: "Service", call: Call) -> Answer:
 
 
 async def resume(service: "Service", call: Call) -> Answer:
-    """Resume an interrupted job."""
+    """Resume a background job that was interrupted."""
     name = call.path["id"]
     if service.jobs.get(name).kind == "control":
         require_control(service)

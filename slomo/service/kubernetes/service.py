@@ -160,7 +160,7 @@ class KubernetesRoom:
         ))  # fmt: skip
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Stop watching the Kubernetes cluster."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

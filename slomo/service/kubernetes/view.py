@@ -217,7 +217,7 @@ class ClusterView:
         self.holds[uid] = Hold(node, self._clock() + HOLD_S)
 
     def release(self, uid: str) -> None:
-        """Release a reserved place."""
+        """Release the place that was reserved for a pod."""
         hold = self.holds.pop(uid, None)
         if hold is None:
             return

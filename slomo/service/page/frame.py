@@ -15,7 +15,7 @@ PAGES = (
 
 
 def page(title: str, here: str, *content: Any, status: str = "") -> bytes:
-    """Return a complete HTML page."""
+    """Return a complete HTML page with head and navigation."""
     links = [
         tag("li", tag("a", name, href=path, aria_current="page" if path == here else None)) for path, name in PAGES
     ]

@@ -254,7 +254,7 @@ class ClusterStore:
         _refill(self.placer, placed)
 
     def add_servers(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> tuple[dict[str, Any], int]:
-        """Add servers."""
+        """Add servers to the cluster."""
         held = {item["name"] for item in journal.servers(connection)}
         documents = [{**item, "machine_fingerprint": _server(item).machine_type.fingerprint} for item in documents]
         twice = [item["name"] for item in documents if item["name"] in held]
@@ -267,7 +267,7 @@ class ClusterStore:
         return {"servers": len(held) + len(documents), "revision": number}, 201
 
     def remove_server(self, connection: sqlite3.Connection, name: str) -> tuple[dict[str, Any], int]:
-        """Remove an empty server."""
+        """Remove an empty server from the cluster."""
         documents = journal.servers(connection)
         if name not in {item["name"] for item in documents}:
             raise Problem(404, f"there is no server '{name}'", hint="list /v1/cluster")

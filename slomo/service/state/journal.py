@@ -36,13 +36,13 @@ def advance(connection: sqlite3.Connection) -> int:
 
 
 def servers(connection: sqlite3.Connection) -> list[Entry]:
-    """Return the servers in order."""
+    """Return the cluster's servers in order."""
     rows = connection.execute("SELECT document FROM cluster ORDER BY position")
     return [json.loads(row[0]) for row in rows]
 
 
 def put_servers(connection: sqlite3.Connection, documents: Iterable[Entry]) -> None:
-    """Add or replace servers."""
+    """Store new servers, or replace stored ones of the same names."""
     for document in documents:
         connection.execute(
             "INSERT INTO cluster (name, document) VALUES (?, ?)"
@@ -52,7 +52,7 @@ def put_servers(connection: sqlite3.Connection, documents: Iterable[Entry]) -> N
 
 
 def drop_server(connection: sqlite3.Connection, name: str) -> None:
-    """Remove a server."""
+    """Remove a server from the stored cluster."""
     connection.execute("DELETE FROM cluster WHERE name = ?", (name,))
     connection.execute("DELETE FROM closed WHERE server = ?", (name,))
 

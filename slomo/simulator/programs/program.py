@@ -163,7 +163,7 @@ class _Filler:
         return self.settings[text[1:]]
 
     def structure(self, item: Mapping[str, Any]) -> Structure:
-        """Fill in one data structure."""
+        """Return one data structure with the settings filled in."""
         pattern = str(self._lookup(str(item.get("pattern", "random"))))
         exponent = self.number(item.get("zipf_exponent"), 1.0)
         size_b = self.number(self.own.get(f"{item['name']}_mib", item.get("size_mib"))) * 2**20

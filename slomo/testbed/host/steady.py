@@ -57,7 +57,7 @@ def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Calla
 
 @dataclass(frozen=True)
 class Summary:
-    """A median and its precision."""
+    """A median of measured values, and how precise it is."""
 
     #: Of the values.
     median: float

@@ -57,7 +57,7 @@ class ExtraTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return throughput for vectors `X`."""
+        """Return the throughput for each row of `X`."""
         check_is_fitted(self)
         return self.forest_.predict(validate_data(self, X, reset=False))
 
@@ -68,7 +68,7 @@ class _EveryColumn:
     name: str
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return every column.
+        """Return all columns that were measured.
 
         Raises MissingMetricError where there is none.
         """

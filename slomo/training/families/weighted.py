@@ -32,7 +32,7 @@ class WeightedFamily(Generic[Fitted]):
     name: str
 
     def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> Fitted:
-        """Fit one NF; see `ModelFamily.fit`."""
+        """Train a model of one NF; see `ModelFamily.fit`."""
         return self.fit_weighted(WeightedRows(names, vectors, mpps, solo_mpps, seed))
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def _sockets(host: Machine) -> list[int]:
 
 
 def _cores(host: Machine, nodes: Sequence[int]) -> list[int]:
-    """Return one core per stage."""
+    """Return a free core for each stage, on the node of the stage."""
     sockets = _sockets(host)
     used = dict.fromkeys(sockets, 0)
     cores = []

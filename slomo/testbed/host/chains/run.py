@@ -119,7 +119,7 @@ class _Run:
         self.problem: BaseException | None = None
 
     def take(self, _: float, text: str) -> None:
-        """Process a line of output.
+        """Process one line of the manager's output.
 
         The reading thread calls this, so every error is stored for the main thread instead of raised.
         """

@@ -14,7 +14,7 @@ _LARGEST_B = 1 << 20
 
 
 class Status(StrEnum):
-    """Severity of a finding."""
+    """How serious a finding is: ok, warn or fail."""
 
     OK = "ok"
     WARN = "warn"  # works with less, or measurements will be disturbed
@@ -23,7 +23,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One finding about a host.
+    """One finding about a host, with the command that repairs it.
 
     `remedy` is the command that mends what was found; None only where it is ok.
 
@@ -43,7 +43,7 @@ class Check:
         assert self.status is Status.OK or self.remedy, f"check '{self.name}' needs a remedy"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         return {
             "group": self.group,
             "name": self.name,

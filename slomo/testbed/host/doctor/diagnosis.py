@@ -28,7 +28,7 @@ Watch = Callable[[Sequence[int], float, float], MachineDrift]
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Findings about a host."""
+    """All findings about a host, with its measured memory latency and drift."""
 
     #: Findings in order.
     checks: tuple[Check, ...]
@@ -50,7 +50,7 @@ class Diagnosis:
         return next((status for status in (Status.FAIL, Status.WARN) if status in statuses), Status.OK)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         return {
             "status": str(self.status),
             "checks": [check.to_dict() for check in self.checks],

@@ -45,7 +45,7 @@ class MemoryCurve:
     read_gb_s: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready mapping."""
+        """Return the fields as a mapping that can be written as JSON."""
         return {
             "latency": [{"mib": s, "ns": round(t, 2)} for s, t in zip(self.sizes_mib, self.latencies_ns, strict=True)],
             "l2_ns": self.l2_ns,

@@ -119,7 +119,7 @@ def isolated(system: System) -> Check:
 
 
 def load(system: System) -> Check:
-    """Check for other running tasks."""
+    """Check whether other programs are running."""
     text = system.read("/proc/loadavg") or ""
     busy = float(text.split()[0]) if re.match(r"\d+\.\d+ ", text) else 0.0
     if busy > 0.25:

@@ -1,1 +1,1 @@
-"""Properties of the local machine."""
+"""Find out the properties of this machine."""

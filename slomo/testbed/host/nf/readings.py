@@ -59,7 +59,7 @@ class FunctionReadings:
         stated_s: float | None = None,
         latency_us: Mapping[str, float] | None = None,
     ) -> None:
-        """Add a reading.
+        """Add one count of served packets.
 
         `meaning`: ``"counter"`` for packets since the start (a smaller one, of a restarted counter, starts anew),
         ``"interval"`` for packets since the last reading, ``"rate"`` for packets per second since then.

@@ -61,7 +61,7 @@ class Readout:
             self._poll(_asker(source, table, definition.nf))
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading the throughput."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(5.0)

@@ -35,7 +35,7 @@ class StandingPrograms:
                 paused([tenant], True)
 
     def close(self) -> None:
-        """End all programs."""
+        """End all programs on the core."""
         run, self._run = self._run, None
         self._tenants.clear()
         if run is not None:

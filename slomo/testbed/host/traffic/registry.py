@@ -1,4 +1,4 @@
-"""Registry of traffic generators.
+"""Find traffic generators by name.
 
 Each family of plug-ins has one lazy registry; a generator is an alias or an instance.
 """

@@ -49,7 +49,7 @@ def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
 
 
 class TestpmdGenerator:
-    """Runs testpmd until `stop`.
+    """Sends packets by a testpmd process, which runs until `stop`.
 
     `port`: DPDK virtual device (see `memif`), or the PCI address of a NIC. `core`: CPU that sends. `place`: machine it
     runs on. `mode`: by default ``txonly`` for one flow, ``flowgen`` for several. `hugepages`: whether DPDK may use
@@ -124,7 +124,7 @@ class TestpmdGenerator:
         )
 
     def stop(self) -> None:
-        """End testpmd."""
+        """End the testpmd process."""
         running, self._running = self._running, None
         self._telemetry.close()
         if running is not None:
