@@ -58,7 +58,7 @@ class ResctrlKnobs:
         return [*(Wish(knob, None) for knob in dict.fromkeys(left)), Wish(f"core:{core}", group)]
 
     def task_wishes(self, task: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
-        """Return the values that move a task into a group."""
+        """Return the settings that have to be written to move a task into a group."""
         there = self._group_of_task(task) or ""
         control, monitor = control_of(there), f"monitor:{there.rpartition('/')[2]}"
         watched = control != there

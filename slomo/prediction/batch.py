@@ -79,7 +79,7 @@ class _Servers:
 
     @classmethod
     def of(cls, tenants: Sequence[TenantModel], members: Indices) -> "_Servers":
-        """Group NFs by model; a model with two different loads counts once."""
+        """Give a number to each distinct model of the servers' NFs; a model with two different loads counts once."""
         models, number, loads = _numbered(tuple(tenants))
         return cls(models, number[members], loads[members])
 

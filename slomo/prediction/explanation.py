@@ -85,12 +85,12 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     @property
     def groups(self) -> dict[str, float]:
-        """Resource -> its part of the loss [Mpps], for resources with a metric in the model."""
+        """Each resource's part of the loss [Mpps], for resources with a metric in the model."""
         return _grouped(self.metrics)
 
     @property
     def by_competitor(self) -> dict[str, dict[str, float]]:
-        """Competitor -> resource -> part of the loss [Mpps]."""
+        """Each competitor's part of the loss at each resource [Mpps]."""
         return {name: _grouped(parts) for name, parts in self.competitors.items()}
 
     @property

@@ -174,7 +174,7 @@ class ChainSystem:
 
     @property
     def paths(self) -> dict[str, tuple[str, ...]]:
-        """Chain -> its stages in order."""
+        """Stages of each chain, in order; the key is the chain's name."""
         return {chain.name: chain.stages for chain in self.chains}
 
 

@@ -100,7 +100,7 @@ def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 
 
 def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Return a setting that presses on memory.
+    """Return one setting of synthetic competitors that put pressure on memory, at a place of the design.
 
     The load is limited to what all instances can make; a written line moves twice. Packets are of every size, limited
     by the ports' line rate.
