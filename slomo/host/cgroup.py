@@ -61,7 +61,7 @@ class CgroupKnobs:
         return this_place(str(self.root))
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock of the control groups while a context lasts."""
+        """Hold this host's lock of the control groups while a `with` block runs."""
         return MachineLock(f"control groups on '{self.root}'")
 
     def path(self, name: str) -> Path:

@@ -86,5 +86,5 @@ class Knobs(Protocol):
         ...
 
     def lock(self) -> AbstractContextManager[object]:
-        """Exclude other programs that write these settings while a context lasts."""
+        """Exclude other programs that write these settings while a `with` block runs."""
         ...

@@ -95,7 +95,7 @@ class PqosKnobs:
         return this_place("pqos")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's pqos lock while a context lasts."""
+        """Hold this host's pqos lock while a `with` block runs."""
         return MachineLock("pqos")
 
     def read(self, knob: str) -> str | None:

@@ -43,7 +43,7 @@ class ResctrlKnobs:
         return this_place(str(self.tree.root))
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock of resctrl while a context lasts."""
+        """Hold this host's lock of resctrl while a `with` block runs."""
         return MachineLock(f"resctrl on '{self.tree.root}'")
 
     def core_wishes(self, core: int, group: str, own: Sequence[str] = ()) -> list[Wish]:

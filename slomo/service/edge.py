@@ -60,7 +60,7 @@ class _JoinedWrites:
         self._head = b""
 
     def flush(self) -> None:
-        """Send a head that was kept back and that has no body."""
+        """Send a head that was kept back, without waiting for its body."""
         if self._head:
             self._transport.write(self._head)
             self._head = b""

@@ -34,7 +34,7 @@ class BuffersBackend:
         return this_place("control sockets")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock while a context lasts."""
+        """Hold this host's lock while a `with` block runs."""
         return MachineLock("buffers of this host's network functions")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002

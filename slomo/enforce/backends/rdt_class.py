@@ -57,7 +57,7 @@ class RdtClassBackend:
         return str(self.folder)
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold the folder's lock while a context lasts."""
+        """Hold the folder's lock while a `with` block runs."""
         return MachineLock(f"classes in '{self.folder}'")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002

@@ -51,7 +51,7 @@ class SchedulerBackend:
         return this_place("scheduler")
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's lock while a context lasts."""
+        """Hold this host's lock while a `with` block runs."""
         return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002

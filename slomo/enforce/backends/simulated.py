@@ -141,7 +141,7 @@ class SimulatedKnobs:
         return f"simulated {self._knobbed.machine.name}"
 
     def lock(self) -> AbstractContextManager[object]:
-        """Exclude other threads while a context lasts."""
+        """Exclude other threads while a `with` block runs."""
         return self._knobbed.lock
 
     def read(self, knob: str) -> str | None:

@@ -38,7 +38,7 @@ class Together:
         return "; ".join(backend.place() for backend in self._backends.values())
 
     def lock(self) -> AbstractContextManager[object]:
-        """Hold the locks of all backends while a context lasts."""
+        """Hold the locks of all backends while a `with` block runs."""
         with ExitStack() as stack:
             for backend in self._backends.values():
                 stack.enter_context(backend.lock())
@@ -56,7 +56,7 @@ class Together:
         return self._backends[name], rest
 
     def followed(self, knob: str, others: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Return which other knobs also set this one, as a CPU set decides the CPUs of its member processes.
+        """Return which other settings also decide this one, as a CPU set decides the CPUs of its member processes.
 
         The CPUs of a thread change with the CPU set of its process and with the CPUs of that set.
         """

@@ -179,7 +179,7 @@ class _Kind:
         return value
 
     def _several(self, prices: Floats, left: Counts) -> Floats:
-        """Find the most valuable requests if one may need several tenants: a knapsack for each level."""
+        """Return the highest value for every level and number of tenants, if requests may need several tenants each."""
         value = np.full((len(self.takes), self.cores + 1), -np.inf)
         value[:, 0] = 0.0
         self._choice = []

@@ -74,7 +74,7 @@ def memory_pressures(machine: Machine, points: int, seed: int = 0, instances: in
 
 
 def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Return a setting that presses on the cache."""
+    """Return one setting of synthetic competitors that put pressure on the cache, at a place of the design."""
     reads = _between((1.0, 50.0), place[0])
     rate = _between(_ACCESSES_M_S, place[1]) / reads
     settings = {"data_size_mib": _data_mib(machine, place[2]), "reads_per_packet": round(reads)}
@@ -82,7 +82,7 @@ def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
 
 
 def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
-    """Return a setting that presses on I/O: packets of any size, up to what all ports carry.
+    """Return one setting of synthetic competitors that put pressure on I/O, by packets of any size, up to full ports.
 
     It also uses the cache, from little to as much as network functions do: packets leak to memory more easily if data
     use the DDIO ways too.

@@ -227,7 +227,7 @@ class Watch:
         return await self._writer.request(method, url, content=content, headers=headers)
 
     def _told(self, kind: str, event: _Event) -> str:
-        """Process an event; return its version."""
+        """Process one event that the API server sent; return the version of the object in it."""
         self._view.heard(kind)
         if event.type == "ERROR":
             status = msgspec.json.decode(event.object, type=_Status)
