@@ -141,5 +141,5 @@ def _read_back_between(
 
 
 def _blended(one: Floats, other: Floats, share: float) -> Floats:
-    """Return what is held in a full cache by age, interpolated between two profiles."""
+    """Return what an NF holds in a full cache at each age of lines, interpolated between two profiles."""
     return (1.0 - share) * one + share * other if len(one) == len(other) else UNKNOWN

@@ -133,7 +133,7 @@ def _derivatives(servers: Servers, vector: Floats, age: Floats, reference: Float
 def _by_age(
     servers: Servers, at: tuple[_Slopes, _Slopes, Floats], asked: _Enclosed, by_unknowns: _Enclosed, unit: Floats
 ) -> _Enclosed:
-    """Return bounds on the derivatives of occupancies where a full cache is divided by age.
+    """Return bounds on the derivatives of occupancies where a full cache is divided by the age of lines.
 
     Occupancy i is O_i(T s_i), s the speeds and T the age at which all together are F, what is held. With e_i the slope
     of O_i by log T and e the sum of these, dO_i = e_i dlog(s_i) + e_i / e (dF - sum_j e_j dlog(s_j)).
@@ -159,7 +159,7 @@ def _by_age(
 def _slopes_by_age(
     servers: Servers, speeds: _Slopes, age: Floats, held: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return bounds on each occupancy's derivative by the logarithm of age, and where they hold.
+    """Return bounds on each occupancy's derivative by the logarithm of the lines' age, and where they hold.
 
     The ages of the box are enclosed by guess, twice as far as speeds and what is `held` move them to first order; the
     bounds hold where the occupancies at both ends confirm the guess.
@@ -169,7 +169,7 @@ def _slopes_by_age(
     always, weight, half = weight[:, :, 0].sum(axis=1), weight[:, :, 1:], packets_of_age(weight.shape[2])
 
     def shares(packets: Floats) -> Floats:
-        """Return which share of each term is still in the cache at an age [packets]."""
+        """Return which share of each term is still in the cache when lines have reached an age [packets]."""
         share: Floats = packets[:, :, None] / (packets[:, :, None] + half)
         return share
 

@@ -310,7 +310,7 @@ class _Cache:
         return np.where(self.is_apart[:, None], aged, divided), age
 
     def _age(self, board: _Board, rate: Floats, last: Floats | None) -> Floats:
-        """Find the age of the oldest line by bisection.
+        """Find the age of the oldest cache line by bisection.
 
         It is infinite if all lines fit.
         """

@@ -213,7 +213,7 @@ class ResponseTable:
 
     @cached_property
     def knows_age(self) -> NDArray[np.bool_]:
-        """Which NFs have learned how much of a full cache they hold at an age."""
+        """Which NFs have learned how much of a full cache they hold, by the age of its lines."""
         return np.array([len(response.holding) > 0 for response in self.responses], dtype=bool)
 
     @cached_property
@@ -360,7 +360,7 @@ def _numbers(socket: SharedSocket) -> Floats:
 
 @lru_cache(maxsize=16)
 def _ages(pressures: int) -> Floats:
-    """Return the limits of ages and their steps, as the compiled code reads them."""
+    """Return the limits of the ages of cache lines and their steps, as the compiled code reads them."""
     return np.array([LEAST_AGE, MOST_AGE, OLDER, *packets_of_age(basis_size(pressures))])
 
 

@@ -100,11 +100,11 @@ class Layer:
     earlier: str | None
 
     def holds(self, held: str | None) -> bool:
-        """Return whether the machine's present value `held` of a setting is one that this layer explains."""
+        """Return whether the machine's present value `held` of a setting is one that this record explains."""
         return held is not None and self.explains(held)
 
     def explains(self, held: str | None) -> bool:
-        """Return whether the machine's value `held` is what this layer wrote, or what was there before."""
+        """Return whether the machine's value `held` is what this record's program wrote, or what was there before."""
         return held in (self.value, self.earlier)
 
 

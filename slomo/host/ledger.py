@@ -279,7 +279,7 @@ class _Session:
         return () if followed is None else followed(knob, others)
 
     def _holder(self, label: str) -> int | None:
-        """Return an open receipt that sets a knob on which the knob `label` depends; None if there is none."""
+        """Return a receipt not undone that sets a setting on which the setting `label` depends; None if none does."""
         if not hasattr(self.knobs, "followed"):
             return None
         knob, others = self.identity(label)[1], self._others

@@ -37,7 +37,7 @@ _LINES_PER_KIB = 16.0
 
 
 def fit_holdings(subjects: Mapping[str, Subject], mixes: "pd.DataFrame") -> dict[str, Floats]:
-    """Return what each NF holds by age (`ServerResponse.holding`); empty without the needed measurements.
+    """Return what each NF holds in a full cache, by the age of lines (`ServerResponse.holding`); empty if not measured.
 
     `mixes` has a row per run and distinct NF, with columns ``mix`` and ``target``.
     """

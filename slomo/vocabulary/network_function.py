@@ -90,7 +90,7 @@ class NetworkFunction:
 
     @property
     def synthetic(self) -> bool:
-        """Whether this is the tunable competitor: its settings are the knobs."""
+        """Whether this is the synthetic competitor, whose load on cache and memory is set by numbers."""
         return self.settings.keys() == knobs().keys()
 
     @classmethod

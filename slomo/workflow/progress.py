@@ -59,7 +59,7 @@ class ProgressBar:
 
 
 def listening(progress: "Progress | bool | None", what: str) -> "Progress | None":
-    """Return the object that is told of progress: the given one, or a bar if `progress` is True.
+    """Return the object to which progress is reported: the given one, or a bar if `progress` is True.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from slomo.host.knobs import Knobs, Wish
 
 
 class Together:
-    """Several backends in the order in which they act; a knob's name begins with the name of its backend.
+    """Several backends in the order in which they act; a setting's name begins with the name of its backend.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Together:
         return any(getattr(backend, "acts_on_processes", False) for backend in self._backends.values())
 
     def part(self, knob: str) -> tuple[Knobs, str]:
-        """Return the backend that a knob (setting) belongs to, and the knob's name in that backend."""
+        """Return the backend to which a setting belongs, and the setting's name in that backend."""
         name, _, rest = knob.partition("|")
         return self._backends[name], rest
 
@@ -74,15 +74,15 @@ class Together:
         )
 
     def read(self, knob: str) -> str | None:
-        """Return the present value of a knob (setting)."""
+        """Return the present value of one setting."""
         backend, rest = self.part(knob)
         return backend.read(rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Write a knob's value through its backend."""
+        """Write a setting's value through its backend."""
         backend, rest = self.part(knob)
         backend.write(rest, value)
 
     def knobs(self) -> Iterator[str]:
-        """Return the names of all backends' knobs."""
+        """Return the names of all backends' settings."""
         return (f"{name}|{knob}" for name, backend in self._backends.items() for knob in backend.knobs())

@@ -1,4 +1,4 @@
-"""The interface of objects that are told of a campaign's progress.
+"""The interface of objects to which a campaign reports its progress.
 
 The command line draws a bar; a notebook or a log may do something else (as Optuna's and npf's callbacks).
 """
@@ -9,7 +9,7 @@ from slomo.profiling.plans.plan import PlannedRun
 
 
 class Progress(Protocol):
-    """An object that is told of a campaign's progress."""
+    """An object to which a campaign reports its progress."""
 
     def start(self, total: int) -> None:
         """Receive the number of runs to be made now, without those already in the store.

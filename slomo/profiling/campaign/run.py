@@ -292,7 +292,7 @@ def campaign_dataset(
 
 
 def incomplete(told: str, failed: Mapping[str, Exception]) -> IncompleteCampaignError:
-    """Return the error of a campaign of which some runs failed; `told` says how many of how many."""
+    """Return the error of a campaign of which some runs failed; `told` is the text that says how many."""
     label, first = next(iter(failed.items()))
     error = IncompleteCampaignError(
         f"{told}. First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",

@@ -1,4 +1,4 @@
-"""The design `sources`: a third of the settings each press on cache, I/O and memory.
+"""The design `sources`: a third of the settings each put pressure on cache, I/O and memory.
 
 A grid over the competitor's knobs, thinned to some sixty points, leaves gaps between knob levels: at the mild pressure
 of most mixes, and between a memory channel at a fifth of its capacity and a full one. Here a scrambled Sobol sequence
@@ -36,7 +36,7 @@ _BEYOND_LLC = (4.0, 16.0)
 
 
 def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return settings that press on cache, I/O and memory in turn, each from weak to strong.
+    """Return settings that put pressure on cache, I/O and memory in turn, each from weak to strong.
 
     `machine`: machine that sets the scale: its caches, ports and memory channel. `points`: points, 1 to 100 000.
     `seed`: seed of the scrambling. `instances`: most instances. Raises InvalidValueError for another number of points,
@@ -61,7 +61,7 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
 
 
 def memory_pressures(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return settings that press on memory alone, from weak to more than the channels carry.
+    """Return settings that put pressure on memory alone, from weak to more than the channels carry.
 
     Examples
     --------

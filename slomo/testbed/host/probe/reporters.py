@@ -54,7 +54,7 @@ def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
 
 
 def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
-    """Return, for each resource, the competitor that presses most on it and least on others.
+    """Return, for each resource, the competitor that loads it most and the others least.
 
     Examples
     --------
