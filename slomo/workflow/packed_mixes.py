@@ -45,23 +45,9 @@ def packed_mixes_plan(
 
     Each request promises a random share of solo throughput, between the least that any neighbours leave and all of it.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        The profile, on this machine.
-    count : int
-        Mixes wanted.
-    machine : Machine
-        Machine to run on.
-    stream, replicates, seed
-        As for `slomo.profiling.plans.mixes_by_source.mixes_by_source_plan`.
-
-    Raises
-    ------
-    MissingMetricError
-        If the profile does not suffice for a model of whole servers.
-    InvalidValueError
-        If placement puts no two network functions on one server.
+    `dataset`: the profile, on this machine. `stream`, `replicates`, `seed`: as for
+    `slomo.profiling.plans.mixes_by_source.mixes_by_source_plan`. Raises MissingMetricError if the profile does not
+    suffice for a model of whole servers; InvalidValueError if placement puts no two network functions on one server.
     """
     library = train(dataset.select(plan=[Plan.SOLO, Plan.PRESSURE]), seed=seed)  # families answer where nothing settles
     models = [model for model in library.values() if model.response is not None]

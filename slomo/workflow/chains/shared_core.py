@@ -157,18 +157,10 @@ def forecast_core(
     Raises UnknownNameError for a policy without prediction; InvalidValueError for chains of several stages or cores, or
     zero rounds; TestbedError if a function does not start.
 
-    Parameters
-    ----------
-    system : ChainSystem or str
-        Functions of one core, each a chain of its own, or the document that says so.
-    policy : {'cfs', 'nfvnice'}
-        How the core is divided.
-    rounds : int
-        How often everything is measured, at least 1; medians are reported.
-    measure : bool
-        Run them together as well, in turn with the rest.
-    run : callable, optional
-        Runs a system; short runs on this machine if left out.
+    `system`: functions of one core, each a chain of its own, or the document that says so. `policy`: how the core is
+    divided, ``cfs`` or ``nfvnice``. `rounds`: how often everything is measured, at least 1; medians are reported.
+    `measure`: run them together as well, in turn with the rest. `run`: runs a system; short runs on this machine by
+    default.
     """
     if rounds < 1:
         raise InvalidValueError(f"{rounds} rounds, needed 1 or more")
