@@ -168,7 +168,7 @@ class ResponseTable:
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
     def group(self, members: NDArray[np.int64], offered: Floats | None = None) -> ServerGroup:
-        """Return the servers to solve as a group.
+        """Return a group of servers whose equilibria are to be found together.
 
         NFs are in canonical order, and loads are infinite for saturated NFs; None if all are saturated.
         """

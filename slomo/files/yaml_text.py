@@ -42,7 +42,7 @@ class YamlText:
         return (None if node is None else self._value(node, ())), self._lines
 
     def _weigh(self) -> None:
-        """Count levels and fields, including expanded aliases, before anything is built."""
+        """Count the levels and fields of a YAML text, aliases expanded, before any object is built from it."""
         yaml = self._yaml
         anchors: dict[str, int] = {}
         opened: list[tuple[str | None, int]] = []

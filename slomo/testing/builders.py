@@ -68,7 +68,7 @@ class ToyTestbed:
         self.delay_s = delay_s
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Evaluate the formula for both phases."""
+        """Return the run's record, with throughputs computed by a formula instead of measured."""
         time.sleep(self.delay_s)
         alone = self._phase(colocation.competitors) if colocation.competitors else None
         beside = self._phase(colocation.tenants) if colocation.target is not None else None

@@ -140,7 +140,7 @@ class SolvedProgram:
 
 
 def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) -> SolvedProgram:
-    """Solve the program for one set of requests."""
+    """Solve ResQ's mixed-integer program for one set of requests."""
     servers = min(sum(term.instances for term in terms), _packed(host, terms))
     program = _Program(host, terms, servers)
     solution, bound = program.solved(time_limit_s, gap)

@@ -98,7 +98,7 @@ class MixSearch(PredictedBestFit):
         return None if profile is None else profile.ways_for(mpps)
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
-        """Plan a batch by mixes; return best fit's plan if that is no worse."""
+        """Plan a batch by choosing mixes for sockets; return best fit's plan if it needs no more sockets."""
         owned = any(self.pieces[piece].ways for piece in demand)
         mix_plan, packed = self._with_ways(host, demand) if owned else self._shared(host, demand)
         if mix_plan.count >= sum(packed.values()):

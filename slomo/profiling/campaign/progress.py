@@ -23,7 +23,7 @@ class Progress(Protocol):
         ...
 
     def finish(self) -> None:
-        """Record that the campaign has ended, whatever the reason."""
+        """Take note that the campaign has ended, by success, error or interruption."""
         ...
 
 

@@ -48,7 +48,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S, SHORT_S = 0.2, 5.0, 1.0
 
 
 class _Page(Struct):
-    """One page of a list."""
+    """One page of a list of objects that the API server sends in pages."""
 
     items: list[Raw] = []
     metadata: "_ListMetadata" = msgspec.field(default_factory=lambda: _ListMetadata())

@@ -267,7 +267,7 @@ def put_plan(connection: sqlite3.Connection, node: str, document: str | None) ->
 
 
 def add_point(connection: sqlite3.Connection, at_s: float, document: Mapping[str, Any], most: int) -> None:
-    """Store the cluster's figures at a time, and delete all but the latest `most`."""
+    """Store the cluster's figures of one moment, and delete all but the latest `most`."""
     cursor = connection.execute("INSERT INTO history (at_s, document) VALUES (?, ?)", (at_s, json.dumps(document)))
     connection.execute("DELETE FROM history WHERE number <= ?", ((cursor.lastrowid or 0) - most,))
 

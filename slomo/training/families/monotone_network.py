@@ -133,7 +133,7 @@ class MonotoneNetwork(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return Units(units.slope, units.offset, units.height * spread, center + units.top * spread)
 
     def predict(self, X: Any) -> Any:
-        """Return the response for vectors `X`."""
+        """Return the predicted response (throughput, or what was trained in its place) for vectors `X`."""
         check_is_fitted(self)
         rows = (validate_data(self, X, reset=False, dtype=np.float64) - self.start_) / self.width_
         inner = self.units_.offset + (rows[:, None, :] * self.units_.slope).sum(axis=2)

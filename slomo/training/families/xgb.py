@@ -90,7 +90,7 @@ class MonotoneBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the response for vectors `X`."""
+        """Return the predicted response (throughput, or what was trained in its place) for vectors `X`."""
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False)
         return np.asarray(self.booster_.inplace_predict(rows.astype(np.float32)), dtype=np.float64)
