@@ -8,7 +8,24 @@ from slomo.host.knobs import Knobs, Wish
 
 
 class Backend(Knobs, Protocol):
-    """A way to read and write a machine's settings; `slomo.testing.enforcer_contract` tests its obligations."""
+    """A way to read and write a machine's settings; `slomo.testing.enforcer_contract` tests its obligations.
+
+    Backends inherit from it: what it answers here holds for a backend that does not say otherwise.
+    """
+
+    @property
+    def acts_on_processes(self) -> bool:
+        """Whether what it sets are processes of this host."""
+        return False
+
+    @property
+    def sets_the_rest(self) -> bool:
+        """Whether it sets the cache ways of tasks without a class of their own."""
+        return False
+
+    def foreign_masks(self) -> dict[str, int]:
+        """Return the cache ways of groups that other programs made, by name."""
+        return {}
 
     def available(self) -> tuple[bool, str]:
         """Return whether the backend works on this machine, and the reason if not."""

@@ -22,7 +22,7 @@ PROTECTED = frozenset(
 )
 _KERNEL_THREAD = 0x0020_0000
 _FLAGS = 6  # of the fields behind the command's name in /proc/PID/stat
-_SAME_THING = ({"resctrl", "pqos"},)
+_CACHE_CLASSES = {"resctrl", "pqos"}
 
 
 def require_free(
@@ -33,7 +33,7 @@ def require_free(
     Raises InvalidValueError naming both sides; TestbedError if another driver controls the same resource.
     """
     _require_each_once(plan, wishes)
-    if getattr(backend, "acts_on_processes", False):
+    if backend.acts_on_processes:
         for tenant in plan.tenants:
             for pid in tenant.process_ids:
                 require_unprotected(tenant.tenant, pid)
@@ -97,13 +97,12 @@ def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: 
     except StoreError:  # an entry that is not understood is named by `undo --all`
         return
     mine, its = {*backend.name.split("+")}, {*str(head["backend"]).split("+")}
-    for family in _SAME_THING:
-        if mine & family and its & family and mine & family != its & family:
-            raise TestbedError(
-                f"receipt '{other.identifier}' holds cache classes by {head['backend']}, and {backend.name} sets the "
-                "same classes",
-                hint=f"slomo enforce undo {other.identifier}",
-            )
+    if mine & _CACHE_CLASSES and its & _CACHE_CLASSES and mine & _CACHE_CLASSES != its & _CACHE_CLASSES:
+        raise TestbedError(
+            f"receipt '{other.identifier}' holds cache classes by {head['backend']}, and {backend.name} sets the "
+            "same classes",
+            hint=f"slomo enforce undo {other.identifier}",
+        )
     both = mine != its and {*_cpus_of(wish.knob for wish in wishes)} & {
         (pid, {"member": "cpus", "cpus": "member"}[kind]) for pid, kind in _cpus_of(x.label for x in other.layers())
     }

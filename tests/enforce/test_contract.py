@@ -13,7 +13,7 @@ import pytest
 from slomo.enforce.backends.buffers import BuffersBackend
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.pqos import PqosBackend
-from slomo.enforce.backends.rdt_class import RdtClassBackend
+from slomo.enforce.backends.rdt_class import NODE_FILE, RdtClassBackend
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.backends.scheduler import SchedulerBackend
 from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
@@ -270,6 +270,18 @@ class TestRdtClass(EnforcerContract):
     def refused_plan(self) -> EnforcementPlan:
         return _plan(TenantSetting("a", pod="nfv/a", memory_bandwidth=MemoryBandwidth(2, "GB/s")))
 
+    @pytest.mark.parametrize(("ways", "start"), [(20, 35), (11, 64), (None, 64)])
+    def test_best_effort_pods_begin_above_guaranteed_ways(self, ways: int | None, start: int) -> None:
+        """Koordinator's percentages are of the cache's ways; without a tree those that the plan names are all."""
+        plan = _plan(
+            TenantSetting("a", pod="nfv/a", llc_way_mask=0x7F, exclusive=True),
+            TenantSetting("b", pod="nfv/b", llc_way_mask=0x780),
+        )
+        backend = RdtClassBackend(self.files_folder, ways=ways)
+        text = next(wish.value for wish in backend.wishes(plan) if wish.knob == f"file:{NODE_FILE}")
+
+        assert f'"catRangeStartPercent": {start}' in str(text)
+
 
 class TestPqos(EnforcerContract):
     """On a stand-in that keeps its classes in a file and speaks as pqos 4.5 does."""
@@ -304,3 +316,10 @@ class TestTogether(ResctrlContract):
 
     def make_backend(self) -> Backend:
         return Together([super().make_backend(), RdtClassBackend(self.configuration.parent / "rdt", ways=11)])
+
+    def test_pools_see_what_resctrl_alone_can_do(self) -> None:
+        """Joined backends set the rest's ways and name others' groups, as the one among them that can."""
+        joined, alone = self.make_backend(), super().make_backend()
+
+        assert joined.sets_the_rest
+        assert joined.foreign_masks().keys() == alone.foreign_masks().keys() == {"theirs"}

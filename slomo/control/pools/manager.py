@@ -285,10 +285,10 @@ class PoolManager:
 
     @property
     def _sets_the_rest(self) -> bool:
-        return bool(getattr(self._backend, "sets_the_rest", False))
+        return self._backend is not None and self._backend.sets_the_rest
 
     def _require_no_foreign(self, workloads: Mapping[str, PoolWorkload]) -> None:
-        foreign: Mapping[str, int] = getattr(self._backend, "foreign_masks", dict)()
+        foreign = {} if self._backend is None else self._backend.foreign_masks()
         for workload in workloads.values():
             for name, mask in foreign.items() if workload.pool == "guarantee" else ():
                 if mask & workload.mask:

@@ -6,6 +6,7 @@ ResQ (NSDI'18, section 4.3) sizes them so that all fit into the DDIO ways. Knob:
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import TestbedError
 from slomo.host.control_socket import ControlSocket
@@ -14,7 +15,7 @@ from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
 
 
-class BuffersBackend:
+class BuffersBackend(Backend):
     """Sets the number of packet buffers of an NF through a Click handler.
 
     Examples

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
+from slomo.enforce.change import Backend
 from slomo.enforce.conflicts import protection
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError, TestbedError
@@ -21,7 +22,7 @@ PERIOD_US = 100_000
 _LEAST_QUOTA_US = 1000
 
 
-class CgroupBackend(CgroupKnobs):
+class CgroupBackend(CgroupKnobs, Backend):
     """Makes and sets control groups as a plan says; see `CgroupKnobs` for the parameters.
 
     Examples

@@ -5,13 +5,14 @@ For hosts without resctrl.
 
 from collections.abc import Sequence
 
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
 from slomo.host.knobs import Wish
 from slomo.host.pqos import PqosKnobs, PqosState
 
 
-class PqosBackend(PqosKnobs):
+class PqosBackend(PqosKnobs, Backend):
     """Sets cache ways and memory bandwidth of cores by ``pqos``; see `PqosKnobs` for the parameter.
 
     Examples

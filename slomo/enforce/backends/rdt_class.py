@@ -15,23 +15,27 @@ from typing import Any
 import yaml
 
 from slomo.enforce.backends.resctrl import class_name
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
 from slomo.files.durable import write_durably
 from slomo.host.knobs import Wish
 from slomo.host.locks import MachineLock
 from slomo.host.places import cache_directory
+from slomo.host.resctrl_facts import read_facts
+from slomo.host.resctrl_tree import ResctrlTree
 
 ANNOTATION = "rdt.resources.beta.kubernetes.io/pod"
 CLASSES_FILE, PODS_FILE, NODE_FILE = "rdt-classes.yaml", "pod-annotations.json", "koordinator-node-slo.json"
 _PARTITION = "slomo"
 
 
-class RdtClassBackend:
+class RdtClassBackend(Backend):
     """Writes files of cache classes and pod annotations for the container runtime that manages resctrl.
 
     `folder`: where the files go; point the container engine's ``rdt_config_file`` at `CLASSES_FILE` in it. `ways`: ways
-    of the last-level cache, for percentages.
+    of the last-level cache, for percentages; by default those that this machine's resctrl states, or, where none is
+    mounted, up to the highest way that the plan names, so that best-effort pods never get a guaranteed way.
 
     Examples
     --------
@@ -41,7 +45,7 @@ class RdtClassBackend:
 
     name = "rdt-class"
 
-    def __init__(self, folder: Path | None = None, ways: int = 20) -> None:
+    def __init__(self, folder: Path | None = None, ways: int | None = None) -> None:
         self.folder, self.ways = Path(folder or cache_directory() / "rdt"), ways
 
     def available(self) -> tuple[bool, str]:
@@ -66,7 +70,8 @@ class RdtClassBackend:
         Raises TestbedError for masks that goresctrl cannot express.
         """
         tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
-        classes = {class_name(tenant): self._class(tenant) for tenant in tenants}
+        ways = self.ways or _ways_of_this_machine() or _highest_way(tenants)
+        classes = {class_name(tenant): _class(tenant, ways) for tenant in tenants}
         document = {"partitions": {_PARTITION: {"l3Allocation": "100%", "mbAllocation": ["100%"], "classes": classes}}}
         pods = {
             tenant.pod: {"metadata": {"annotations": {ANNOTATION: class_name(tenant)}}}
@@ -76,40 +81,9 @@ class RdtClassBackend:
         wishes = [
             Wish(f"file:{CLASSES_FILE}", yaml.safe_dump(document, sort_keys=True)),
             Wish(f"file:{PODS_FILE}", json.dumps(pods, indent=2, sort_keys=True) + "\n"),
-            Wish(f"file:{NODE_FILE}", json.dumps(self._node_slo(tenants), indent=2, sort_keys=True) + "\n"),
+            Wish(f"file:{NODE_FILE}", json.dumps(_node_slo(tenants, ways), indent=2, sort_keys=True) + "\n"),
         ]
         return tuple(wishes)
-
-    def _class(self, tenant: TenantSetting) -> dict[str, Any]:
-        written: dict[str, Any] = {}
-        if tenant.llc_way_mask is not None:
-            if tenant.llc_way_mask >> self.ways:
-                raise TestbedError(f"tenant '{tenant.tenant}': mask {tenant.llc_way_mask:#x} of {self.ways} ways")
-            written["l3Allocation"] = f"{tenant.llc_way_mask:#x}"  # absolute masks keep guaranteed ways apart
-        bandwidth = tenant.memory_bandwidth
-        if bandwidth is not None:
-            if bandwidth.unit == "GB/s":
-                raise TestbedError(
-                    f"tenant '{tenant.tenant}': {bandwidth.text}, but goresctrl takes percent or MBps",
-                    hint="give it in percent or MB/s",
-                )
-            unit = "%" if bandwidth.unit == "percent" else "MBps"
-            written["mbAllocation"] = [f"{bandwidth.value:.0f}{unit}"]
-        return written
-
-    def _node_slo(self, tenants: list[TenantSetting]) -> dict[str, Any]:
-        """Return Koordinator's fields: the ways of best-effort pods, as percentages of all ways."""
-        guaranteed = max((t.llc_way_mask.bit_length() for t in tenants if t.exclusive and t.llc_way_mask), default=0)
-        shared = [t.memory_bandwidth for t in tenants if not t.exclusive and t.memory_bandwidth is not None]
-        percent = min((b.value for b in shared if b.unit == "percent"), default=100.0)
-        start = min(95, round(100.0 * guaranteed / self.ways))
-        best_effort = {
-            "enable": True,
-            "catRangeStartPercent": start,
-            "catRangeEndPercent": 100,
-            "mbaPercent": round(percent),
-        }
-        return {"resourceQOSStrategy": {"beClass": {"resctrlQOS": best_effort}}}
 
     def read(self, knob: str) -> str | None:
         """Return a file's text; None if it does not exist."""
@@ -140,3 +114,46 @@ class RdtClassBackend:
     def knobs(self) -> Iterator[str]:
         """Return the names of the files."""
         return iter([f"file:{name}" for name in (CLASSES_FILE, PODS_FILE, NODE_FILE)])
+
+
+def _highest_way(tenants: list[TenantSetting]) -> int:
+    return max((tenant.llc_way_mask.bit_length() for tenant in tenants if tenant.llc_way_mask), default=1)
+
+
+def _ways_of_this_machine() -> int | None:
+    """Return how many ways resctrl can allocate here; None where it is not mounted."""
+    tree = ResctrlTree()
+    return read_facts(tree).full_mask.bit_count() if tree.can_allocate else None
+
+
+def _class(tenant: TenantSetting, ways: int) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    if tenant.llc_way_mask is not None:
+        if tenant.llc_way_mask >> ways:
+            raise TestbedError(f"tenant '{tenant.tenant}': mask {tenant.llc_way_mask:#x} of {ways} ways")
+        written["l3Allocation"] = f"{tenant.llc_way_mask:#x}"  # absolute masks keep guaranteed ways apart
+    bandwidth = tenant.memory_bandwidth
+    if bandwidth is not None:
+        if bandwidth.unit == "GB/s":
+            raise TestbedError(
+                f"tenant '{tenant.tenant}': {bandwidth.text}, but goresctrl takes percent or MBps",
+                hint="give it in percent or MB/s",
+            )
+        unit = "%" if bandwidth.unit == "percent" else "MBps"
+        written["mbAllocation"] = [f"{bandwidth.value:.0f}{unit}"]
+    return written
+
+
+def _node_slo(tenants: list[TenantSetting], ways: int) -> dict[str, Any]:
+    """Return Koordinator's fields: the ways of best-effort pods, as percentages of all ways."""
+    guaranteed = max((t.llc_way_mask.bit_length() for t in tenants if t.exclusive and t.llc_way_mask), default=0)
+    shared = [t.memory_bandwidth for t in tenants if not t.exclusive and t.memory_bandwidth is not None]
+    percent = min((b.value for b in shared if b.unit == "percent"), default=100.0)
+    start = min(95, round(100.0 * guaranteed / ways))
+    best_effort = {
+        "enable": True,
+        "catRangeStartPercent": start,
+        "catRangeEndPercent": 100,
+        "mbaPercent": round(percent),
+    }
+    return {"resourceQOSStrategy": {"beClass": {"resctrlQOS": best_effort}}}

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
 from slomo.host.knobs import PRESENT, Wish
@@ -21,7 +22,7 @@ PREFIX = "slomo-"
 _Settings = tuple[tuple[str, str], ...]
 
 
-class ResctrlBackend(ResctrlKnobs):
+class ResctrlBackend(ResctrlKnobs, Backend):
     """Sets cache ways, memory bandwidth and members of resctrl groups.
 
     `tree`: tree; the kernel's own if not given. `configuration`: where container engines keep their configuration.

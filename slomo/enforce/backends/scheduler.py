@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
 from slomo.host.cores import format_cpu_list, parse_cpu_list
@@ -27,7 +28,7 @@ _NAMES = {number: name for name, number in _POLICIES.items()}
 _RESET_ON_FORK = 0x40000000
 
 
-class SchedulerBackend:
+class SchedulerBackend(Backend):
     """Sets scheduling policy and CPUs of every thread of a tenant's processes.
 
     Examples

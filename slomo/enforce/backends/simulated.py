@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.host.knobs import VanishedError, Wish
@@ -159,7 +160,7 @@ class SimulatedKnobs:
         return iter(tuple(self._knobbed.knobs))
 
 
-class SimulatedBackend(SimulatedKnobs):
+class SimulatedBackend(SimulatedKnobs, Backend):
     """Applies plans to a `SimulatedServer`.
 
     Parameters

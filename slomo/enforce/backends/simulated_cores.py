@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slomo.enforce.backends.simulated import SimulatedKnobs
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
 from slomo.host.knobs import Wish
@@ -56,7 +57,7 @@ class SimulatedCores:
         )
 
 
-class SimulatedCoresBackend(SimulatedKnobs):
+class SimulatedCoresBackend(SimulatedKnobs, Backend):
     """Applies CPU weights to `SimulatedCores`."""
 
     def __init__(self, cores: SimulatedCores) -> None:

@@ -11,7 +11,7 @@ from slomo.errors import ConfigurationError
 from slomo.host.knobs import Knobs, Wish
 
 
-class Together:
+class Together(Backend):
     """Several backends in the order in which they act; a setting's name begins with the name of its backend.
 
     Examples
@@ -48,7 +48,16 @@ class Together:
     @property
     def acts_on_processes(self) -> bool:
         """Whether one of the backends acts on processes of this host."""
-        return any(getattr(backend, "acts_on_processes", False) for backend in self._backends.values())
+        return any(backend.acts_on_processes for backend in self._backends.values())
+
+    @property
+    def sets_the_rest(self) -> bool:
+        """Whether one of the backends sets the cache ways of tasks without a class."""
+        return any(backend.sets_the_rest for backend in self._backends.values())
+
+    def foreign_masks(self) -> dict[str, int]:
+        """Return the cache ways of groups that other programs made, as all backends see them."""
+        return {name: mask for backend in self._backends.values() for name, mask in backend.foreign_masks().items()}
 
     def part(self, knob: str) -> tuple[Knobs, str]:
         """Return the backend to which a setting belongs, and the setting's name in that backend."""
