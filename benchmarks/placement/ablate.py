@@ -7,6 +7,8 @@ bounds. "broken" counts servers on which a promise is missed by more than the ju
     python benchmarks/placement/ablate.py DIR --machine benchmarks/placement/machines/six-cores.yaml --seed 4711
 
 DIR keeps runs and models, as of `knob.py`. With --varied, promises are 70 to 97 % of solo; all are 90 % otherwise.
+With --others, policies that know less place the same batch: `first-fit` by CPU requests alone, `dobrescu`, and
+`resq-milp` with cache ways of profiles that DIR keeps too; of the last, broken promises are not counted.
 """
 
 import argparse
@@ -15,9 +17,11 @@ from pathlib import Path
 
 import knob
 import numpy as np
+import prepare
 from oracle import TOLERANCE, Truth, oracle
 
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import load_profiles
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
@@ -26,6 +30,7 @@ from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload_text import parse_workload
 
 CONFIDENCES = (0.5, 0.8, 0.9, 0.95)
+OTHERS = ("first-fit", "dobrescu", "resq-milp")
 
 
 class TrueRates(ThroughputEstimates):
@@ -56,6 +61,7 @@ def main() -> int:
     parser.add_argument("--stream", default="calibration", help="half of all mixes that calibrates")
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--varied", action="store_true")
+    parser.add_argument("--others", action="store_true", help="policies that know less, too")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     print(f"{'machine':16}{'rates':>22}{'servers':>9}{'of true':>9}{'broken':>8}", flush=True)
@@ -87,6 +93,17 @@ def ablated(machine: str, library: ModelLibrary, given: argparse.Namespace) -> N
         true = true or placer.servers_used
         print(
             f"{host.name:16}{name:>22}{placer.servers_used:9d}{placer.servers_used / true:9.3f}{broken:8d}", flush=True
+        )
+    ways = given.directory / f"{host.name}-{given.runs}" / "profiles.json"
+    if given.others:
+        prepare.ways(ways, nfs, machine)
+    for name in OTHERS if given.others else ():
+        placer = Placer(library, Cluster.uniform(machine, given.requests), name, profiles=load_profiles(ways))
+        placer.place_all(requests)
+        judged = placer.layout().values() if not placer.policy.needs_profiles else ()
+        broken = str(sum(breaks(truth, host.name, items) for items in judged)) if judged else ""
+        print(
+            f"{host.name:16}{name:>22}{placer.servers_used:9d}{placer.servers_used / true:9.3f}{broken:>8}", flush=True
         )
     kind = {(host.name, host.cores_per_socket): given.requests}
     found = oracle(truth, requests, kind, lambda name, r: r.slo.min_share * truth.solo(name, r.chain[0]))

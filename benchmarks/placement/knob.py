@@ -4,13 +4,15 @@ Every machine is profiled as a user would (`slomo profile`, plan `all`), and req
 at each confidence. Full servers, on which no other request of the batch would fit, are run by the simulator; equal
 tenants of a server count by their mean, as what they differ by is the run's scatter. "expected" is what
 `Placer.breaking` says of them; "at the edge" promises each tenant of these servers exactly what the verdict counts on;
-"surely" counts those of them that miss it by more than two standard errors of the run. Then one batch at 90 % is
+"surely" counts those of them that miss it by more than two standard errors of the run; "no core left" are full servers
+of which every core is taken, and "edge, no core left" those of them that break at the edge. Then one batch at 90 % is
 packed, and packed again with the simulator itself as predictor (`oracle.py`), with the judge's tolerance and without:
 how many servers too many. With --measure N, the N mixes that `worth_measuring` names are run three times each, models
 trained again, and the batch packed once more.
 
     python benchmarks/placement/knob.py --shipped        shipped calibration mixes, parts of them left out
     python benchmarks/placement/knob.py DIR --machine benchmarks/placement/machines/six-cores.yaml --seed 4711
+    python benchmarks/placement/knob.py DIR --machine FILE --seed 4711 --ten --packed-mixes 60    as documented
 
 Targets: asked 5, 10 and 20 %, found 3 to 7, 7 to 13, 15 to 25; at most 1.05 of the oracle's servers (60 runs: 1.10).
 """
@@ -43,10 +45,19 @@ from slomo.workflow.train import train
 
 CONFIDENCES = (0.95, 0.9, 0.8)
 FOUND = {0.95: (3.0, 7.0), 0.9: (7.0, 13.0), 0.8: (15.0, 25.0)}
+#: What is counted of full servers at each confidence.
+COUNTED = ("full", "expected", "broken", "edge", "surely", "no core left", "edge, no core left")
+#: From the seed of a batch of requests to that of the next.
+BETWEEN = 70_000
 #: Standard errors of a run beyond which a promise is surely missed.
 SURE = 2.0
 FOLDER = Path(__file__).parents[2] / "datasets"
 FUNCTIONS = ("ip-router", "maglev", "mazunat", "flowstats", "snort")
+#: What --ten sets, as in the tables of docs/concepts/placement.md.
+TEN = {
+    "nf": [*FUNCTIONS, "lpm", "stats", "ipsec", "efficuts", "pfsense"],
+    "mixes": 200, "requests": 4000, "batches": 2, "servers": 400,
+}  # fmt: skip
 
 
 def main() -> int:
@@ -60,11 +71,15 @@ def main() -> int:
     parser.add_argument("--packed-mixes", type=int, default=0, help="further ones, as placement fills servers")
     parser.add_argument("--stream", choices=STREAMS, default="calibration", help="half of all mixes that calibrates")
     parser.add_argument("--requests", type=int, default=300)
+    parser.add_argument("--batches", type=int, default=1, help="of requests; their full servers count together")
+    parser.add_argument("--ten", action="store_true", help="ten functions, 200 mixes, two batches of 4,000 requests")
     parser.add_argument("--servers", type=int, default=50, help="different ones to run, at each confidence")
     parser.add_argument("--packed", type=int, default=0, help="requests to pack with the simulator as predictor, too")
     parser.add_argument("--measure", type=int, default=0, help="mixes to measure for the packed batch")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="write the results to this file")
+    if parser.parse_known_args()[0].ten:
+        parser.set_defaults(**TEN)
     given = parser.parse_args()
     if given.shipped:
         for name in ("slomo-e5-2620v4", "slomo-silver-4110"):
@@ -82,7 +97,7 @@ def main() -> int:
         expected, found, edge, surely = (100.0 * count / full for count in counts)
         off = "" if FOUND[confidence][0] <= edge <= FOUND[confidence][1] else " OFF"
         asked = 100.0 * (1.0 - confidence)
-        print(f"{asked:5.0f}% {full:8d} {expected:8.1f}% {found:9.1f}% {edge:11.1f}% {surely:6.1f}%{off}")
+        print(f"{asked:5.0f}% {full:8.0f} {expected:8.1f}% {found:9.1f}% {edge:11.1f}% {surely:6.1f}%{off}")
         print("       at the edge by machine: " + ", ".join(by_machine(row, confidence) for row in rows))
     return 0
 
@@ -148,17 +163,19 @@ def judged(machine: str, library: ModelLibrary, given: argparse.Namespace) -> di
     """Place at each confidence, run full servers; pack one batch by the truth."""
     host = load_machine(machine)
     name, truth = host.name, Truth(machines=[host])
-    generator = np.random.default_rng([given.seed, 0x6B6E6F])
-    nfs = [str(nf) for nf in generator.choice(list(given.nf or FUNCTIONS), given.requests)]
-    shares = generator.integers(70, 98, given.requests) / 100.0
+    batches = [drawn(given, given.seed + number * BETWEEN) for number in range(given.batches)]
     row: dict = {"machine": name, "runs": given.runs, "mixes": given.mixes}
     for confidence in CONFIDENCES:
-        asked = enumerate(zip(nfs, shares, strict=True))
-        requests = [Request(f"r{i}", nf, SLO(min_share=float(share))) for i, (nf, share) in asked]
-        placer = Placer(library, Cluster.uniform(machine, given.requests), "predicted", confidence=confidence)
-        placer.place_all(requests)
-        row[str(confidence)] = {"servers_used": placer.servers_used, **broken_on(placer, truth, given.servers)}
+        counted, used = dict.fromkeys(COUNTED, 0.0), 0
+        seen: set[tuple] = set()
+        for requests in batches:
+            placer = Placer(library, Cluster.uniform(machine, given.requests), "predicted", confidence=confidence)
+            placer.place_all(requests)
+            used += placer.servers_used
+            count_broken(placer, truth, given.servers, counted, seen)
+        row[str(confidence)] = {"servers_used": used, **counted}
         print(f"{name:20} asked {1 - confidence:.0%}: {row[str(confidence)]}", flush=True)
+    nfs = [request.chain[0].nf for request in batches[0]]
     if given.packed:
         row["packed"], placer = packed(machine, library, truth, nfs[: given.packed])
         print(f"{name:20} {row['packed']}", flush=True)
@@ -172,11 +189,19 @@ def judged(machine: str, library: ModelLibrary, given: argparse.Namespace) -> di
     return row
 
 
-def broken_on(placer: Placer, truth: Truth, most: int) -> dict[str, float]:
-    """Run different full servers with neighbours; count those of which a promise breaks: as placed, and at the edge."""
+def drawn(given: argparse.Namespace, seed: int) -> list[Request]:
+    """Draw requests."""
+    generator = np.random.default_rng([seed, 0x6B6E6F])
+    nfs = [str(nf) for nf in generator.choice(list(given.nf or FUNCTIONS), given.requests)]
+    shares = generator.integers(70, 98, given.requests) / 100.0
+    asked = enumerate(zip(nfs, shares, strict=True))
+    return [Request(f"r{i}", nf, SLO(min_share=float(share))) for i, (nf, share) in asked]
+
+
+def count_broken(placer: Placer, truth: Truth, most: int, counted: dict[str, float], seen: set[tuple]) -> None:
+    """Run full servers with neighbours whose mix was not `seen`; count those that break: as placed, and at the edge."""
     state, judge = placer._core.state, placer.policy.oracle
     classes = {number for place in state.sockets for number in place.signature}
-    counted: dict[str, float] = {"full": 0, "expected": 0.0, "broken": 0, "edge": 0, "surely": 0}
     layout, risk = placer.layout(), placer.breaking()
     used = {
         tuple(
@@ -185,21 +210,24 @@ def broken_on(placer: Placer, truth: Truth, most: int) -> dict[str, float]:
         for place in state.sockets
         if len(place.cores) > 1
     }
-    for place in used.values():
+    for mix, place in used.items():
         if counted["full"] == most:
             break
-        if any(judge.holding(place.host, piece, [place.signature], hopeful=False) for piece in classes):
+        if mix in seen or any(judge.holding(place.host, piece, [place.signature], hopeful=False) for piece in classes):
             continue
         name = state.servers[place.server].name
         items = [item for item in layout[name] if item.socket == place.socket]
         rates = truth.means(place.host.machine, [parse_workload(item.workload) for item in items])
         short = [(item.low_mpps - rates[item.workload][0]) / rates[item.workload][1] for item in items]
+        seen.add(mix)
+        no_core = len(place.cores) == place.host.cores
         counted["full"] += 1
+        counted["no core left"] += no_core
         counted["expected"] += risk[name]
         counted["broken"] += any(rates[item.workload][0] < item.needed_mpps for item in items)
         counted["edge"] += max(short) > 0.0
+        counted["edge, no core left"] += no_core and max(short) > 0.0
         counted["surely"] += max(short) > SURE
-    return counted
 
 
 def packed(machine: str, library: ModelLibrary, truth: Truth, nfs: list[str]) -> tuple[dict[str, object], Placer]:

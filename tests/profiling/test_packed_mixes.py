@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from slomo.equilibrium.settling import ResponseTable
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.profiling.plans.basic import stream_of, tenants_key
 from slomo.records.dataset import ProfileDataset
@@ -42,6 +43,16 @@ def test_packed_mixes_depend_on_the_seed_alone(measured: ProfileDataset) -> None
     drawn = packed_mixes_plan(measured, 6, MACHINE, seed=2)
 
     assert {tenants_key(mix) for mix in drawn.colocations} != {*measured.environment[PACKED]}
+
+
+def test_servers_that_do_not_settle_are_packed_by_composed_predictions(
+    measured: ProfileDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first model has families that answer for such mixes; without them the plan ended with an unknown model."""
+    settle = ResponseTable.settle
+    monkeypatch.setattr(ResponseTable, "settle", lambda table, group, *_: settle(table, group, [(0.8, 1)]))
+
+    assert 1 <= len(packed_mixes_plan(measured, 6, MACHINE, seed=1)) <= 6
 
 
 def test_a_profile_that_packs_nothing_is_refused(measured: ProfileDataset) -> None:
