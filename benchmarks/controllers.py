@@ -13,6 +13,7 @@ A load is an autoregressive process (AR(1)) with bursts of two to six rounds. Co
 | parties | PARTIES (Chen, Delimitrou, Martinez, ASPLOS'19) |
 | heracles | Heracles (Lo et al., ISCA'15); of several promised tenants the one with the least slack is its service |
 | guard | `slomo.control.guard` |
+| prepared | as the oracle, but promised tenants may offer all that they are promised in any round |
 | oracle | knows the next loads, tries settings in the simulator itself, the best for best effort first |
 
 PARTIES and Heracles are written from their papers with what there is here: cache ways, and bandwidth of best effort in
@@ -34,8 +35,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from slomo.control.advice import candidates, isolated, welfare
-from slomo.control.guard import GuardController
+from slomo.control.advice import candidates, divide_further, isolated, welfare
+from slomo.control.guard import CANDIDATES, GuardController
 from slomo.control.loop import ControlLoop
 from slomo.control.observation import ControlDecision, Controller, MachineReading, Patience
 from slomo.control.plants import SimulatedPlant
@@ -318,26 +319,38 @@ def controlled(fresh: Fresh, controller: Controller | None, fault: Callable | No
     return outcome, notes
 
 
-def oracle(fresh: Fresh, situation: Situation) -> Outcome:
-    """Try settings in the simulator with the loads of the round, those with the best prospects first."""
-    plant, outcome = fresh.plant(), Outcome()
-    for now in fresh.loads:
-        known = replace(situation, settings=situation.open_settings, promised_mpps=fresh.targets, offered_mpps=now)
+def oracle(fresh: Fresh, situation: Situation, foresight: bool = True) -> Outcome:
+    """Try settings in the simulator with the loads of the round, those with the best prospects first.
+
+    Without `foresight` what counts are the loads that promised tenants may offer: what they are promised.
+    """
+    loads = fresh.loads if foresight else [{**now, **fresh.targets} for now in fresh.loads]
+    plant, trial, outcome = fresh.plant(), replace(fresh, loads=loads).plant(), Outcome()
+    for now, judged in zip(fresh.loads, loads, strict=True):
+        known = replace(situation, settings=situation.open_settings, promised_mpps=fresh.targets, offered_mpps=judged)
+        usual = replace(known, offered_mpps=now)
         open_now = foresee(known)
         tried = [dict(known.settings), *candidates(known, open_now)]
+        fares = dict(enumerate(welfare(usual, each) for each in foresee_many(usual, tried)))
         outlooks = foresee_many(known, tried, 0.0)
-        order = sorted(outlooks, key=lambda each: (each.spare < -0.03, -welfare(known, each)))
+        order = [outlooks[n] for n in sorted(fares, key=lambda n: (outlooks[n].spare < -0.03, -fares[n]))]
+        order.insert(0, divide_further(known, order[0], [usual], CANDIDATES))
         best: MachineReading | None = None
         for outlook in order[:TRIED]:
-            enforce(plant, outlook.settings)
-            reading = plant.observe()
+            enforce(trial, outlook.settings)
+            reading = trial.observe()
             rank = (len(reading.broken), -served(fresh, reading))
             if best is None or rank < (len(best.broken), -served(fresh, best)):
                 best = reading
+                setting = outlook.settings
             if not reading.broken:
                 break
         assert best is not None
+        if not foresight:
+            enforce(plant, setting)
+            best = plant.observe()
         outcome.add(fresh, best)
+        trial.wait(PERIOD_S)
         plant.wait(PERIOD_S)
     return outcome
 
@@ -451,7 +464,7 @@ def each_of(fresh: Fresh, profile: PartitionProfile, given: argparse.Namespace):
         for name, fault in kinds.items() if given.fault is None else [(name, kinds[name]) for name in given.fault]:
             yield name, controlled(fresh, GuardController("s", situation), fault())
         return
-    names = given.controller or ["none", "parties", "heracles", "guard", "oracle"]
+    names = given.controller or ["none", "parties", "heracles", "guard", "prepared", "oracle"]
     latency = knees(fresh)
     makers: dict[str, Callable[[], Controller | None]] = {
         "none": lambda: None,
@@ -460,7 +473,8 @@ def each_of(fresh: Fresh, profile: PartitionProfile, given: argparse.Namespace):
         "guard": lambda: GuardController("s", situation),
     }
     for name in names:
-        yield name, (oracle(fresh, situation), {}) if name == "oracle" else controlled(fresh, makers[name]())
+        knowing = {"oracle": True, "prepared": False}.get(name)
+        yield name, controlled(fresh, makers[name]()) if knowing is None else (oracle(fresh, situation, knowing), {})
 
 
 def told(rows: dict[str, list[dict]]) -> None:

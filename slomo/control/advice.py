@@ -20,7 +20,8 @@ WEIGHTS = (1.5, 2.0, 4.0, 8.0)
 HARDLY = 0.005
 #: Number of tenants without a promise that are throttled one by one, and parts of the ways tried for a victim.
 HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-
+#: Numbers of cache ways that one step of a division moves.
+WAYS_MOVED = (1, 2, 4)
 
 #: Price of a round with a broken promise, in rounds of all best effort: the aims are 0.5 % of time, 5 % of best effort.
 PRICE = 10.0
@@ -70,15 +71,101 @@ def best_effort(
     fresh = (settings for settings in candidates(situation, now) if settings not in avoid)
     tried = foresee_many(situation, list(itertools.islice(fresh, limit)), margin)
     enough = [outlook for outlook in tried if outlook.kept]
-    if enough and usual is not None:
-        fares = foresee_many(usual, [outlook.settings for outlook in enough])
-        chosen = preferred(usual, fares).settings
-        return next(outlook for outlook in enough if outlook.settings is chosen)
     if enough:
-        return preferred(situation, enough)
+        at = usual or situation
+        chosen = preferred(at, foresee_many(at, [outlook.settings for outlook in enough])).settings
+        found = next(outlook for outlook in enough if outlook.settings is chosen)
+        return divide_further(situation, found, [at], _MOST_TRIED, avoid, together=True)
     best = min((now, *tried), key=lambda outlook: (len(outlook.broken), -outlook.spare))
     gained = best.spare - now.spare
     return best if len(best.broken) < len(now.broken) or gained > HARDLY else now
+
+
+def divide_further(
+    situation: Situation,
+    outlook: Outlook,
+    usual: Sequence[Situation],
+    limit: int,
+    avoid: Sequence[Mapping[str, Setting]] = (),
+    together: bool = False,
+) -> Outlook:
+    """Move cache ways step by step while that gives best effort more and keeps every promise.
+
+    A step moves ways from one group of tenants with equal masks to another, or a tenant without a promise to another
+    group or to ways of its own, and may weaken throttles. Best effort's throughput is the mean over the `usual`
+    situations. Ways that suit one load, or the worst ones, may be worse than sharing at others: as long as few loads
+    are known, tenants that share ways stay `together`. At most `limit` settings are predicted. An outlook that breaks
+    a promise, or whose masks overlap in part, is returned as it is.
+    """
+
+    def left(tried: Sequence[Outlook]) -> list[float]:
+        settings = [each.settings for each in tried]
+        rows = [[welfare(one, each) for each in foresee_many(one, settings)] for one in usual]
+        return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+
+    now = left([outlook])
+    while outlook.kept and limit > 0:
+        divisions = itertools.chain([outlook.settings], _other_divisions(situation, outlook.settings, together))
+        steps = (each for settings in divisions for each in _less_throttled(settings) if each not in avoid)
+        tried = list(itertools.islice(steps, limit))
+        limit -= len(tried)
+        kept = [each for each in foresee_many(situation, tried, outlook.margin) if each.kept]
+        gains = left(kept)
+        if max(gains, default=0.0) <= now[0] + HARDLY:
+            break
+        outlook, now = kept[gains.index(max(gains))], [max(gains)]
+    return outlook
+
+
+def _less_throttled(settings: Mapping[str, Setting]) -> Iterator[Mapping[str, Setting]]:
+    """Yield the settings, and those with every throttle that is stronger than a level weakened to it."""
+    yield settings
+    strongest = min(setting.bandwidth_percent for setting in settings.values())
+    for percent in (100.0, *THROTTLES):
+        if percent > strongest:
+            yield {
+                n: replace(each, bandwidth_percent=max(each.bandwidth_percent, percent)) for n, each in settings.items()
+            }
+
+
+def _other_divisions(
+    situation: Situation, settings: Mapping[str, Setting], together: bool
+) -> Iterator[Mapping[str, Setting]]:
+    """Yield the settings with other ways that one step of :func:`divide_further` leads to."""
+    masks = sorted({setting.mask for setting in settings.values()})
+    union = sum(masks)
+    if any(one & two for one, two in itertools.combinations(masks, 2)) or union & (union + (union & -union)):
+        return  # they overlap, or leave a gap
+    groups = [(tuple(n for n, each in settings.items() if each.mask == mask), mask.bit_count()) for mask in masks]
+
+    def changed(*others: tuple[int, tuple[str, ...], int]) -> dict[str, Setting]:
+        after = dict(enumerate(groups)) | {place: (names, count) for place, names, count in others}
+        return _laid_out(settings, (after[place] for place in sorted(after)), union & -union)
+
+    for (i, (names, count)), (j, (others, more)) in itertools.permutations(enumerate(groups), 2):
+        for moved in WAYS_MOVED:
+            if moved < count:
+                yield changed((i, names, count - moved), (j, others, more + moved))
+    for i, (names, count) in enumerate(() if together else groups):
+        for name in (name for name in names if name not in situation.promised_mpps):
+            left = tuple(other for other in names if other != name)
+            for j, (others, more) in enumerate(groups):
+                if j != i:
+                    yield changed((i, left, count * bool(left)), (j, (*others, name), more + count * (not left)))
+            for moved in WAYS_MOVED:
+                if left and moved < count:
+                    yield changed((i, left, count - moved), (len(groups), (name,), moved))
+
+
+def _laid_out(
+    settings: Mapping[str, Setting], groups: Iterable[tuple[tuple[str, ...], int]], lowest: int
+) -> dict[str, Setting]:
+    """Return settings in which each group has so many ways of its own, from the mask of the `lowest` way up."""
+    masks: dict[str, int] = {}
+    for names, count in groups:
+        masks.update(dict.fromkeys(names, lowest * ((1 << count) - 1)))
+        lowest <<= count
+    return {name: replace(setting, mask=masks[name]) for name, setting in settings.items()}
 
 
 def least_cost(

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slomo.control.advice import best_effort, least_cost
+from slomo.control.advice import best_effort, divide_further, least_cost
 from slomo.control.observation import ControlDecision, MachineReading
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
 from slomo.drift.correction import OnlineCorrection
@@ -25,6 +25,8 @@ LOOSE_MARGIN, LOOSE_ROUNDS = 0.04, 6
 CANDIDATES = 100
 #: Factor by which a load's remembered peak decays per round, and rounds until the worst loads are tried again.
 FADING, AGAIN = 0.97, 30
+#: Every so many rounds, the loads of one are among those for which best effort's ways are divided.
+SAMPLED = 6
 #: Number of remembered settings that did not help; they are not tried again while the same promise is at risk.
 REMEMBERED = 8
 
@@ -43,6 +45,8 @@ class GuardMemory:
     correction: OnlineCorrection = field(default_factory=lambda: OnlineCorrection(weight=0.4))
     #: The highest loads of late.
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
+    #: The loads of the last rounds.
+    recent_mpps: tuple[Mapping[str, float], ...] = ()
     #: Rounds for which recent peak loads are used, as no setting keeps promises under the worst loads.
     short: int = 0
     #: Recently tried settings that did not help.
@@ -86,7 +90,9 @@ class GuardController:
         state = memory if isinstance(memory, GuardMemory) else GuardMemory(self._first)
         seen = self._situation(observation, state)
         correction = _learned(observation, foresee(seen), state.correction)
-        state = replace(state, loads_mpps=_peaks(observation, state.loads_mpps), short=max(state.short - 1, 0))
+        recent = (*state.recent_mpps, dict(seen.offered_mpps))[-AGAIN:]
+        peaks, short = _peaks(observation, state.loads_mpps), max(state.short - 1, 0)
+        state = replace(state, loads_mpps=peaks, recent_mpps=recent, short=short)
         late = replace(seen, bias=correction.factors, offered_mpps=state.loads_mpps)
         situation = late if state.short else whatever_comes(late)
         now = foresee(situation, margin=self.margin)
@@ -145,6 +151,15 @@ class GuardController:
                     return ControlDecision(
                         situation.plan(self.server, looser.settings), fresh, ("less is enough",), loosens=True
                     )
+            enough = min(foresee(situation).spare, self.margin + LOOSE_MARGIN)  # no headroom is given up
+            usual = [replace(situation, offered_mpps=loads) for loads in state.recent_mpps[::SAMPLED]]
+            further = divide_further(
+                situation, foresee(situation, margin=enough), usual, CANDIDATES, state.vain
+            ).settings
+            if further != situation.settings:
+                fresh = replace(state, settings={**state.settings, **further}, before=state.settings)
+                reasons = ("best effort gets more if the ways are divided otherwise",)
+                return ControlDecision(situation.plan(self.server, further), fresh, reasons, loosens=True)
         return ControlDecision(situation.plan(self.server, situation.settings), state)
 
     def _weaker(self, situation: Situation) -> list[Mapping[str, Setting]]:
