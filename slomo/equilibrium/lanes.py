@@ -27,9 +27,9 @@ LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
 class _Spent:
-    """State of this process: number of servers solved in numpy, compiled functions, and a setting of each thread.
+    """Number of servers that this process has solved in numpy, its compiled functions, and a setting of each thread.
 
-    The setting says that a thread never waits for the compiler (:func:`never_compiling`).
+    The setting says that the thread never waits for the compiler (:func:`never_compiling`).
     """
 
     servers = 0

@@ -228,7 +228,7 @@ class ResponseTable:
         return loaded
 
     def _burden(self, group: ServerGroup, rest: Rest) -> Floats:
-        """Return each NF's memory traffic per packet, as learned, over its smooth approximation."""
+        """Return each NF's learned memory traffic per packet, divided by its smooth approximation."""
         members, count = group.members, np.add.reduce(group.members >= 0, axis=1, keepdims=True)
         servers = laid_out(self.table, members, group.offered, self.socket, group.full_kib)
         smooth, burden = smooth_traffic(servers, rest.pressure), np.ones(members.shape)

@@ -95,7 +95,10 @@ class ResctrlFacts:
 
 
 def read_facts(tree: ResctrlTree) -> ResctrlFacts:
-    """Read a tree's properties. Raises TestbedError if none is mounted, or it cannot allocate."""
+    """Read a resctrl tree's properties.
+
+    Raises TestbedError if resctrl is not mounted, or can allocate neither cache nor memory bandwidth.
+    """
     tree.require("allocation (info/L3 or info/MB)", tree.can_allocate or tree.exists("info/MB"))
     settings = parse_schemata(tree.read("schemata"))
     cdp = tree.exists("info/L3CODE")

@@ -375,7 +375,7 @@ def _divided(server: TenantModels, demand_mpps: Sequence[float]) -> list[float |
 
 
 def _doubted(answers: Answers, possible: Sequence[float]) -> dict[int, tuple[float, float]]:
-    """Return, for each NF that ports limit, the ends of its port share, from the other NFs' intervals."""
+    """Return lowest and highest port share [Mpps] of each NF that NIC ports limit, by the others' intervals."""
     server, loads = answers.server, answers.loads
     offered = server.loads_mpps
     limited = [number for number in range(len(loads)) if loads[number] != offered[number]]

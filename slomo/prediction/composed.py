@@ -203,7 +203,7 @@ def doubt_of(subject: NFModel, family: str, coverage: float) -> str | None:
 
 @lru_cache(maxsize=4096)
 def repeats_of(subject: NFModel, coverage: float) -> ConformalCalibration | None:
-    """Return how repeated measurements of the same NFs differed; None if too few were repeated."""
+    """Return how repeated runs differ from the mean of earlier runs of the same NFs; None if too few for `coverage`."""
     repeats = subject.calibration.get(REPEATS)
     return None if repeats is None or repeats.missing(coverage) else repeats
 

@@ -132,7 +132,7 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
 
 
 def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Row]:
-    """Return the rows of raw runs: replicates are summarised, and a mix yields one row per tenant, its target.
+    """Return the table rows of runs: replicates become one row; a mix gives a row for each tenant, as the target.
 
     `records`: runs of one co-location are its replicates. `limit`: dispersion above which replicates count as unstable.
     """

@@ -123,7 +123,10 @@ class Corrected:
         return np.column_stack([pressure / (pressure + half), room, 2.0 * np.log(state.time_ns / alone)])
 
     def correction(self, places: Floats) -> Floats:
-        """Return the logarithm of measured over converted throughput."""
+        """Return log(measured throughput / throughput converted from the other machine), as learned, for each place.
+
+        `places`: rows of :meth:`places_of`.
+        """
         if not len(self.residuals):
             return np.zeros(len(places))
         weights = np.linalg.solve(self._covariance(), self.residuals)

@@ -48,7 +48,7 @@ def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
 
 
 def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
-    """Return the ways for processes outside pools: from the lowest way to the first used one, or the system's ways.
+    """Return the ways for processes outside pools: all below the lowest way in `taken`, at least the system's ways.
 
     Intel's RMD shrinks the root group this way on every change of workloads (util/rdtpool/osgroup.go, `SetOSGroup`). It
     does so on caches with a CPU of the system group; here on all, since processes outside pools may run on any.

@@ -34,7 +34,7 @@ class Together(Backend):
         return not refused, "; ".join(refused or [f"{name}: {why}" for name, _, why in answers])
 
     def place(self) -> str:
-        """Return a text that identifies what each backend sets."""
+        """Return a text that says where each backend acts: on which machine since which boot, or in which folder."""
         return "; ".join(backend.place() for backend in self._backends.values())
 
     def lock(self) -> AbstractContextManager[object]:

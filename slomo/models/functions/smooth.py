@@ -58,7 +58,7 @@ class SmoothSensitivity(Stored, kind="smooth"):
 
 
 def matern(one: Floats, other: Floats) -> Floats:
-    """Return the Matern 3/2 kernel between rows in units of its length scale; NaN if a row lacks a value.
+    """Return the Matern 3/2 kernel between rows, already divided by the length scale; NaN if a row lacks a value.
 
     Examples
     --------

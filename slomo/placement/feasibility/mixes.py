@@ -151,7 +151,7 @@ def without(signature: Signature, number: int) -> Signature:
 
 
 def tenants_of(pieces: Iterable[Piece]) -> tuple[str, ...]:
-    """Return the workload keys of everything that runs in these pieces (instances placed together).
+    """Return the workload keys of all NFs in `pieces` (a piece: instances that are placed together on one socket).
 
     Examples
     --------

@@ -132,7 +132,7 @@ def share_out(
 
 @dataclass(frozen=True)
 class Want:
-    """Throughput target and profile of a network function on demand."""
+    """Throughput target and profile of a network function that :func:`share_out` gives cache ways."""
 
     #: Throughput over cache ways, latency over load.
     profile: PartitionResponse
@@ -149,7 +149,7 @@ class Want:
         return next(ways for ways in range(self.profile.curve[0][0], best[0] + 1) if self.mpps(ways) >= 0.99 * best[1])
 
     def mpps(self, ways: float) -> float:
-        """Return the throughput with `ways` ways [Mpps]; fewer than the profile's fewest ways count as those."""
+        """Return the throughput with `ways` cache ways [Mpps], but with no fewer ways than the profile has."""
         return self.profile.alone_mpps(max(ways, self.profile.curve[0][0]))
 
     def misses(self, mpps: float) -> bool:

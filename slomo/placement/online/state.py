@@ -171,7 +171,7 @@ class ClusterState:
         return list(self._groups.of_cores(host, cores))
 
     def lowest(self, host: Host, signature: Signature) -> int | None:
-        """Return the lowest-numbered open socket of a kind with a given mix; None if there is none."""
+        """Return the lowest-numbered CPU socket of a kind, on an open server, with a given mix; None if none."""
         key = (host, signature)
         return self._groups.lowest(host, signature, lambda number: self._belongs(number, key))
 
