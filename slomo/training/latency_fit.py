@@ -142,7 +142,7 @@ def _weights(basis: Floats, response: Floats) -> Floats:
 
 
 def _scale(load: Floats, away: Floats) -> Floats:
-    """Return how large errors are: a constant part, and one that grows with load."""
+    """Return the size of the latency model's errors: a constant part, and a part that grows with load."""
     coefficients, _ = nnls(np.column_stack([np.ones_like(load), busyness(load)]), away)
     return np.array([max(float(coefficients[0]), _LEAST_ERROR), float(coefficients[1])])
 
