@@ -170,7 +170,7 @@ class Carried:
         return read_back
 
     def full_channel_ns(self, machine: Machine) -> float:
-        """Return the memory latency at which the channel of either machine is just full [ns]."""
+        """Return the memory latency at the least load that fills the channel of `machine`, old or new [ns]."""
         idle = self.measured_on.dram_local_ns
         over_idle = self.response.full_channel_ns / idle if self.response.knows_waiting else _FULL_OVER_IDLE
         return over_idle * machine.dram_local_ns

@@ -1,4 +1,4 @@
-"""Classify neighbours, because prediction errors depend on how many there are and whether they are equal.
+"""Classify neighbours by their number and by whether most run the same workload; prediction errors depend on both.
 
 One neighbour presses little, and the profile has few settings that mild; neighbours of one kind press in the same
 direction. Errors are counted separately for each kind of neighbourhood (Mondrian conformal prediction; Vovk et al.

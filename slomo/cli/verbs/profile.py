@@ -195,7 +195,7 @@ def _arguments(
     seed: int | None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the keyword arguments of `workflow.profile`, with the testbed made."""
+    """Make the testbed, and return the keyword arguments of `workflow.profile`, which include it."""
     from slomo.config import Settings
     from slomo.errors import UsageError
     from slomo.testbed.registry import machine_of, make_testbed

@@ -84,7 +84,9 @@ class MostMoved:
 
 
 def most_moved(names: Sequence[str], beside: Floats) -> MostMoved:
-    """Return the largest amounts in measured counters of neighbours.
+    """Return the most data of each kind in :data:`MOVED` that neighbours moved past the cache in any run.
+
+    `beside`: counters of the neighbours, one row per run; `names`: the metrics in its columns.
 
     Examples
     --------

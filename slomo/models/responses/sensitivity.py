@@ -181,7 +181,7 @@ def is_known_kind(kind: object) -> TypeGuard[str]:
 
 
 class _StoredTrees(Struct):
-    """A tree ensemble in its file; xgboost's trees are in a file of their own."""
+    """Content of a model file that holds a tree ensemble; the trees of xgboost are in a second file."""
 
     name: str
     feature_names: tuple[str, ...]

@@ -19,7 +19,11 @@ _WARM, _COUNTED = 60, 160
 
 @dataclass
 class Player:
-    """One NF at an accelerator: its mean times [ns], requests per packet, and whether its core waits."""
+    """One NF at an accelerator.
+
+    `core_ns`, `service_ns`: mean time of a packet outside the accelerator, and of a request at it. `waits`: whether
+    its core waits for the accelerator.
+    """
 
     core_ns: float
     service_ns: float

@@ -312,7 +312,7 @@ class Placer:
             return entry(self._core.state, request)
 
     def restore(self, document: Mapping[str, Any], *, keep_at_risk: bool = False) -> Restored:
-        """Replace what runs on the cluster by a snapshot, which may be of a smaller or larger cluster.
+        """Replace the placer's record of what runs where by a snapshot, also by one of a smaller or larger cluster.
 
         Each request's need is computed anew, and every mix is judged before anything changes. Requests on servers that
         no longer exist are placed elsewhere if there is room.
@@ -323,6 +323,7 @@ class Placer:
             A snapshot.
         keep_at_risk : bool
             Leave requests where they run even if their promise no longer holds by the present models, and list them.
+            Without it such a promise is an error.
 
         Returns
         -------

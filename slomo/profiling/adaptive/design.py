@@ -119,7 +119,7 @@ class AdaptiveDesign:
         return runs[: self.settings.budget]
 
     def outcome(self) -> AdaptiveOutcome:
-        """Return how far the design is, and why it has stopped."""
+        """Return the number of runs so far, the model's error after them, and the reason if the design has stopped."""
         cost = self.cost_s or (lambda _: 0.0)
         whole = grid(instances=self.settings.instances)
         again = {run.colocation.key for run in self._asked if run.replicate > 0}

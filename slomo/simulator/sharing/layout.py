@@ -225,7 +225,10 @@ def _stage_times(system: ChainSystem) -> s.Floats:
 
 
 def _costs(machine: Machine, system: ChainSystem, seats: Sequence[Seat]) -> s.Floats:
-    """Return what each stage costs per access [ns]; of several costs, each packet gets one at random."""
+    """Return the computing time of each stage per access to a cache line [ns].
+
+    If a stage has several costs, each of its packets gets one of them at random.
+    """
     rows = np.zeros((len(seats), max(1, *(len(stage.cycles) for stage in system.stages))))
     for row, stage, seat in zip(rows, system.stages, seats, strict=True):
         costs = np.array(stage.cycles or (seat.program.compute_cycles,))

@@ -79,7 +79,10 @@ def read_core(system: ChainSystem, run: Runner | None = None) -> CoreReadings:
 
 
 def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
-    """Return the runs to make, in any order: each function alone and beside the reporter; the reporter alone.
+    """Return the runs to make, in any order.
+
+    Each function runs alone and beside the probe program that fills the core's private cache; the probe program also
+    runs beside a copy of itself.
 
     Raises InvalidValueError under the conditions of `require_one_core`.
     """

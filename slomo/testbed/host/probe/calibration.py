@@ -49,7 +49,7 @@ class Calibration(Stored, version=SCHEMA_VERSION):
         return MetricVector(felt, scope=scope)
 
     def stated(self) -> dict[str, Any]:
-        """Return the description of the reporters for a dataset."""
+        """Return what a dataset stores about the probe programs whose slowdown is measured."""
         programs = {item.metric: item.name for item in self.reporters}
         return {"programs": programs, "felt": {name: dict(row) for name, row in self.felt.items()}, "full": self.full}
 
