@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from slomo.enforce.backends.simulated import Knobbed, SimulatedKnobs
+from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import ConfigurationError, MeasurementError, TestbedError
 from slomo.host.knobs import Wish
@@ -49,7 +50,7 @@ class _Generator:
         self.sending = False
 
 
-class _Backend(SimulatedKnobs):
+class _Backend(SimulatedKnobs, Backend):
     """Remembers what was set; cache ways are texts in memory."""
 
     name = "made-up"
