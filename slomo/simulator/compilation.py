@@ -88,8 +88,8 @@ class _Callees(CompilerBase):
         return [passes]
 
 
-#: For what only kernels call. Entry points from Python, which unpack every array of the state, took 40 % of the
-#: compilation.
+#: Options for functions that only kernels call: no entry point from Python, since unpacking every array of the state
+#: there took 40 % of the compilation time.
 _CALLEE: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": _Callees}
 
 

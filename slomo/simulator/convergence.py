@@ -2,8 +2,8 @@
 
 Time is divided into batches of equal length. The start of the run is discarded until every tenant has fetched as many
 lines as it holds and neither its rate nor its occupancy drifts (initial transient: White, Cobb and Spratt, WSC 2000).
-The rest is measured until the standard error of every rate, from batch means and their lag-one autocorrelation (Law,
-Simulation Modeling and Analysis, section 9.5), is within the tolerance.
+The batches after it are measured until the standard error of every rate is within the tolerance; it is estimated from
+batch means and their lag-one autocorrelation (Law, Simulation Modeling and Analysis, section 9.5).
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ MOST_BATCHES, LEAST_BATCHES = 64, 16
 TURNOVERS = 6.0
 #: Number of standard errors compared with the tolerance: a normal deviation exceeds two in 1 of 20 cases.
 DEVIATIONS = 2.0
-#: Two halves differ if by more than this many standard errors (1 of 100 by chance) and by more than the tolerance.
+#: Two halves differ if their difference exceeds this many standard errors (1 of 100 by chance) and the tolerance.
 DRIFT_DEVIATIONS = 2.6
-#: Number of packets of a tenant from which percentiles are reported.
+#: Least number of a tenant's packets for which latency percentiles are reported.
 PERCENTILE_PACKETS = 5000
-#: Parts of a run that may be discarded as warm-up.
+#: Fractions of a run that may be discarded as warm-up, in the order in which they are tried.
 _LEFT_OUT = (1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
-#: Number of batches between two looks at whether they suffice.
+#: Number of batches between two tests of whether the run is long enough.
 _BETWEEN_LOOKS = 4
-#: Largest lag-one autocorrelation that is corrected for; above it batches are made longer.
+#: Largest lag-one autocorrelation that the standard error corrects for; above it, batches are made longer.
 _LARGEST_LAG_ONE = 0.9
 
 
@@ -71,7 +71,7 @@ class Estimate(NamedTuple):
 def ratio(parts: s.Floats, wholes: s.Floats) -> Estimate:
     """Estimate ratios of two counts from their batches, with standard errors.
 
-    `parts`, `wholes`, shape (batches, ...): what is divided by what in each.
+    `parts`, `wholes`, shape (batches, ...): numerator and denominator in each batch.
 
     Examples
     --------
@@ -96,10 +96,10 @@ def standard_error(values: s.Floats) -> s.Floats:
 
 
 def served(counted: s.Floats, arrived: s.Floats, expected: s.Floats) -> s.Floats:
-    """Return the counts of a random load per batch, corrected for how many packets happened to arrive.
+    """Return the counts per batch under randomly arriving packets, corrected for how many happened to arrive.
 
-    Arrivals are a control variate (Law, section 11.4): their mean is known, so the part of the count explained by their
-    randomness is removed. That is all of it if every packet is processed, and nothing if the core is always busy.
+    Arrivals are a control variate (Law, section 11.4): their mean is known, so the variation of the counts that they
+    explain is removed. They explain all of it if every packet is processed, and none if the core is always busy.
 
     `counted`, `arrived`, `expected`, shape (batches, ...): packets processed (or lost), packets that came, and their
     mean.
@@ -128,10 +128,10 @@ def drifts(parts: s.Floats, wholes: s.Floats, allowed: s.Floats) -> s.Bools:
 
 
 class Series:
-    """The batches of one simulation, and the tests of whether they suffice."""
+    """The batches of one simulation, and the tests of whether there are enough of them."""
 
     def __init__(self, state: s.State, timed: s.Bools, tolerance: float, least_warm_up_ns: float = 0.0) -> None:
-        #: Room for the largest number, and a last row for sums; and how many of them there are.
+        #: Rows for the largest number of batches and a last row for sums; `count`: number of batches so far.
         self.batches = s.no_batches(MOST_BATCHES + 1, len(state.clock), len(state.channels))
         self.count = 0
         self._tolerance, self._least_warm_up_ns = tolerance, least_warm_up_ns
@@ -143,7 +143,7 @@ class Series:
 
     @property
     def until_next_look(self) -> int:
-        """Number of batches at which the run is tested next for being long enough."""
+        """Number of batches at which the next test of the run's length is due."""
         return max(LEAST_BATCHES, self.count + _BETWEEN_LOOKS - self.count % _BETWEEN_LOOKS)
 
     def is_at(self, count: int) -> bool:
@@ -173,7 +173,7 @@ class Series:
     def warm_up(self, accesses: int = 0) -> int | None:
         """Return the number of batches to discard at the start; None if a tenant is not warm or too few batches follow.
 
-        `accesses`: line accesses that must follow at least.
+        `accesses`: least number of line accesses that must follow the discarded batches.
         """
         for first in dict.fromkeys(max(1, int(self.count * part)) for part in _LEFT_OUT):
             if self.count - first < LEAST_BATCHES or self.accesses(first) < accesses:
@@ -183,13 +183,13 @@ class Series:
         return None
 
     def _carried(self, first: int) -> bool:
-        """Return whether the ports carried at most what they can, from batch `first` on."""
+        """Return whether the ports sent no more than their line rate allows, from batch `first` on."""
         after = self._after(first)
         wire_ns, span_ns = (float(sum(each.tolist())) for each in (after.busy_ns[:, -1], after.span_ns))
         return wire_ns <= span_ns * (1.0 + 0.5 * self._tolerance)
 
     def _turned_over(self, first: int) -> s.Bools:
-        """Return which tenants had replaced their cache lines often enough at batch `first`."""
+        """Return which tenants had fetched at least `TURNOVERS` times the lines that they hold before batch `first`."""
         if self.warm_up_ns(first) < self._least_warm_up_ns:
             return np.zeros(self._saturated.size, dtype=bool)
         counted = self.batches.counters[:first, :, s.C_L3_HIT : s.C_RX_MISS + 1].sum(axis=0)
@@ -218,7 +218,7 @@ class Series:
         return np.asarray(self._turned_over(first) & ~moves.reshape(3, -1).any(axis=0))
 
     def precise(self, first: int) -> s.Bools:
-        """Return which tenants' rates are known to the tolerance from batch `first` on."""
+        """Return which tenants' rates, measured from batch `first` on, have standard errors within the tolerance."""
         packets, wholes = self.rates(self._after(first))
         estimate = ratio(packets, wholes)
         enough = ~self._timed | (packets.sum(axis=0) >= PERCENTILE_PACKETS)

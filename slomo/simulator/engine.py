@@ -22,7 +22,7 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.workload import Workload
 
-#: Line accesses measured at least.
+#: Least number of line accesses to measure.
 DEFAULT_ACCESSES = 350_000
 #: Tolerance of each tenant's rate, compared with twice its standard error.
 DEFAULT_TOLERANCE = 0.005
@@ -36,17 +36,17 @@ _LONGEST_NS = 2e9
 class Tenant:
     """One workload (network function with traffic) on one core."""
 
-    #: Running NFs and their traffic.
+    #: The NF, its settings and its traffic.
     workload: Workload
-    #: Its description.
+    #: Description of the NF.
     network_function: NetworkFunction
-    #: Core of the machine, each used once.
+    #: Core of the machine; each core runs at most one tenant.
     core: int
-    #: LLC ways it may fill (Intel CAT); None means all.
+    #: Mask of the LLC ways that the tenant may fill (Intel CAT); None means all.
     llc_way_mask: int | None = None
     #: Memory bandwidth throttle (Intel MBA), 10 to 100 [%].
     mba_percent: float | None = None
-    #: Socket of its memory; None means its own.
+    #: Socket of the tenant's memory; None means the socket of its core.
     memory_socket: int | None = None
 
 
@@ -74,18 +74,19 @@ def simulate(
     tenants : sequence of Tenant
         The tenants and their cores; may be empty.
     seed : int
-        Of the tenants' random accesses and arrivals.
+        Seed of the tenants' random accesses and arrivals.
     scale : int, optional
         Factor by which cache sets, footprints and buffers are scaled down together, 1 to 64; by default 16, or less if
         the DDIO ways would hold few packets (`layout.scale_of`).
     accesses : int
-        Line accesses to measure over at least, 10 000 or more.
+        Least number of line accesses to measure, 10 000 or more.
     tolerance : float
-        Share of each tenant's rate that twice its standard error may be, above 0 to 0.1.
+        Largest relative error: twice the standard error of each tenant's rate, as a share of that rate; above 0 to 0.1.
     budget : int
-        Line accesses, warm-up included, after which it ends in any case and says that it has not converged.
+        Number of line accesses, warm-up included, after which the simulation ends; the result then states that it has
+        not converged.
     least_warm_up_us : float
-        Simulated time that is left out at least before measuring [us].
+        Least simulated time to discard before measuring [us].
     slack_ns : float
         How far one core may run ahead of the others [ns].
     port_gbps : float, optional
@@ -100,7 +101,8 @@ def simulate(
     Raises
     ------
     InvalidValueError
-        For a core used twice or absent, a way mask or throttle the machine does not have, or a setting out of range.
+        If a core is used twice or does not exist, the machine has no such way mask or throttle, or a setting is out of
+        range.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Tell listeners before the simulator is compiled for the first time on a machine, which takes about a minute.
 
-Registered listeners are called before it starts; the library itself prints nothing.
+Registered listeners are called before the compilation starts; the library itself prints nothing.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """The main loop: of all cores, the one with the earliest clock runs next, for a few accesses.
 
-Interleaving whole packets against a shared memory channel biases throughput, so cores are interleaved by accesses: a
-core runs until it is `slack` nanoseconds ahead of the next one. docs/concepts/simulator.md shows the error of that
-choice.
+If cores took turns by whole packets, a shared memory channel would bias throughput. They therefore take turns after a
+few accesses: a core runs until its clock is `slack` nanoseconds ahead of the next core's. docs/concepts/simulator.md
+shows the error of that choice.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -38,7 +38,8 @@ def next_line(state: State, tenant: int, structure: int, pattern: int, lines: in
 def issue_delay(state: State, tenant: int, steps: int) -> float:
     """Return by which factor the sibling slows a hyper-thread.
 
-    Both share the core's issue slots. A thread gets the slots that its sibling recently left free, at least half.
+    Both threads share the core's issue slots. A thread gets the slots that its sibling recently left free, at least
+    half.
     """
     row, other = state.rates[tenant], state.rates[state.tenants[tenant, s.T_SIBLING]]
     elapsed = state.clock[tenant] - row[s.F_SLOTS_SINCE]
@@ -51,7 +52,7 @@ def issue_delay(state: State, tenant: int, steps: int) -> float:
 
 @compiled
 def work(state: State, tenant: int, structure: int, until: float) -> None:
-    """Continue the core's packet (structure -1) or one of the NF's data structures, up to time `until`."""
+    """Continue accessing the core's packet (structure -1) or one of the NF's data structures, up to time `until`."""
     row = state.tenants[tenant]
     gap = state.rates[tenant, s.F_GAP]
     throttle = state.rates[tenant, s.F_THROTTLE]
@@ -92,7 +93,7 @@ def work(state: State, tenant: int, structure: int, until: float) -> None:
 
 @compiled
 def next_structure(state: State, tenant: int) -> bool:
-    """Begin to access the next data structure for the present packet; return False after the last one.
+    """Begin the accesses to the packet's next data structure; return False after the last one.
 
     Fractions of accesses are carried over to the next packet.
     """
@@ -215,7 +216,8 @@ def play(
 ) -> tuple[float, int]:
     """Simulate batches of `step` ns from time `now` on, and write their counts into rows.
 
-    Returned are the time and the row after the last, the former not before `end` if there are fewer.
+    Return the time reached and the row after the last one written. The simulation stops at row `last`, or earlier once
+    the time has reached `end`.
     """
     row = first
     while row < last and now < end:

@@ -1,4 +1,4 @@
-"""One small generator per tenant: xorshift64* (Vigna, ACM TOMS 42(4), 2016), seeded from numpy's SeedSequence."""
+"""One random generator per tenant: xorshift64* (Vigna, ACM TOMS 42(4), 2016), seeded from numpy's SeedSequence."""
 
 import numpy as np
 

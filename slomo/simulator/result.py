@@ -18,7 +18,7 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Tolerated excess of requests over a channel's capacity: its queue at the end, and rounding.
+#: Relative excess of requests over a channel's capacity that is tolerated: its queue at the end, and rounding.
 QUEUED_NS, POSSIBLE_ROUNDING = 5000.0, 0.005
 _PERCENTILES = np.array([0.5, 0.95, 0.99])
 
@@ -27,7 +27,7 @@ _PERCENTILES = np.array([0.5, 0.95, 0.99])
 class TenantResult:
     """Simulated throughput, metrics and latency of one tenant."""
 
-    #: Packets processed [Mpps]; of a given load the share that was processed of those that arrived.
+    #: Packets processed [Mpps]; with an offered load, that load times the share of arrivals that was processed.
     throughput_mpps: float
     #: Share of the packets offered (for a saturating load: of the line rate) that were not processed, 0 to 1.
     loss: float
@@ -37,15 +37,16 @@ class TenantResult:
     vector: MetricVector
     #: Packets that arrive, processed or not [Mpps]; for a saturating load the line rate.
     arrived_mpps: float
-    #: As ResQ (NSDI'18) Table 1 reports them.
+    #: Per packet, as ResQ (NSDI'18) Table 1 reports them.
     instructions_per_packet: float
     cycles_per_packet: float
     l3_references_per_packet: float
-    #: Of ``throughput_mpps``, ``loss``, ``latency_p50_us`` and so on, and of every metric of the vector.
+    #: Standard errors of ``throughput_mpps``, ``loss``, ``latency_p50_us`` and so on, and of every metric of the
+    #: vector.
     standard_errors: Mapping[str, float]
-    #: Independent packets that would give the mean latency the standard error it has; 0 without latencies.
+    #: Number of independent packets whose mean latency would have the same standard error; 0 without latencies.
     effective_packets: float
-    #: Whether the tenant's rate and occupancy stood still and its rate is known to the tolerance.
+    #: Whether the tenant's rate and occupancy did not drift and the error of its rate is within the tolerance.
     converged: bool
 
 
@@ -53,15 +54,16 @@ class TenantResult:
 class SimulationResult:
     """Result of a simulation of one machine."""
 
-    #: In the order given.
+    #: In the order of the tenants simulated.
     tenants: tuple[TenantResult, ...]
-    #: One socket-level vector each; READ and WRITE are what the socket's memory moved, whichever socket asked.
+    #: One socket-level vector for each socket; READ and WRITE count the socket's memory traffic for cores of all
+    #: sockets.
     sockets: tuple[MetricVector, ...]
-    #: The whole machine.
+    #: Metrics of the whole machine.
     system: MetricVector
     #: Standard errors of the sockets' metrics.
     socket_errors: tuple[Mapping[str, float], ...]
-    #: Simulated time measured, and left out before [us].
+    #: Simulated time that was measured, and that was discarded before [us].
     duration_us: float
     warm_up_us: float
     #: Line accesses simulated, warm-up included.
@@ -77,7 +79,7 @@ class SimulationResult:
 class Totals:
     """Counts of one tenant, in all and per batch of simulated time.
 
-    All of shape ``(1 + batches,)``, the whole first.
+    All of shape ``(1 + batches,)``, the sum over all batches first.
     """
 
     instructions: s.Floats
@@ -160,8 +162,8 @@ def vectors(
 ) -> list[tuple[MetricVector, dict[str, float]]]:
     """Convert counts to metrics with standard errors; a ratio without events is left out.
 
-    `whose`: scope, counts and number of cores of each vector. `link`: use of the link between sockets, which cores do
-    not report.
+    `whose`: scope, counts and number of cores of each vector. `link`: utilisation of the link between sockets, a metric
+    that cores do not have.
     """
     per_us = 1e3 / span_ns  # counts per microsecond are millions per second
     to_gb_s = LINE_B / span_ns
@@ -222,7 +224,7 @@ def vectors(
 
 
 def _by_batch(counts: Iterable[s.Floats]) -> s.Floats:
-    """Return counts of shape (vectors, 1 + batches) as columns; each is adjacent in memory, so they add up in pairs."""
+    """Return counts of shape (vectors, 1 + batches) with each column contiguous, so that numpy sums it pairwise."""
     rows = np.array([*counts])
     return rows.reshape(-1, rows.shape[-1]).T
 
@@ -230,8 +232,8 @@ def _by_batch(counts: Iterable[s.Floats]) -> s.Floats:
 def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> SimulationResult:
     """Convert the counts of a finished simulation to its result.
 
-    Raises SlomoError an internal fault: more was moved than a channel, the link, the ports or the IIO can, or packets
-    vanished.
+    Raises SlomoError (an internal fault) if more was moved than a channel, the link, the ports or the IIO can move, or
+    if packets vanished.
     """
     readings = Readings(measured)
     on_wire_ns = sum(_waits_ns(machine, seat) for seat in seats)
@@ -243,7 +245,7 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
     link = np.minimum(1.0, readings.busy_ns[:, machine.sockets] / span_ns) if machine.sockets > 1 else None
     for socket in range(machine.sockets):
         inside = [counts for counts, seat in zip(each, seats, strict=True) if machine.socket_of(seat.core) == socket]
-        # as PCM counts at a socket's memory controllers, whichever socket asks
+        # as PCM counts at a socket's memory controllers, for requests from all sockets
         held = sum((counts for counts, seat in zip(each, seats, strict=True) if seat.memory_socket == socket), nothing)
         sockets.append(replace(sum(inside, nothing), read_lines=held.read_lines, write_lines=held.write_lines))
     whose = [(Scope.CORE, counts, 1) for counts in each]
@@ -265,7 +267,7 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
 
 
 def _waits_ns(machine: Machine, seat: Seat) -> float:
-    """Return how long sending the frames that may wait at the end would take [ns]."""
+    """Return the time to send the frames that may still wait when the simulation ends [ns]."""
     frames = AHEAD if seat.program.offered_mpps is None else WAITING
     return frames * 8.0 * (seat.program.packet_size_b + WIRE_OVERHEAD_B) / machine.shared_wire_gbps()
 
@@ -273,7 +275,7 @@ def _waits_ns(machine: Machine, seat: Seat) -> float:
 def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wire_ns: float = 0.0) -> None:
     """Raise an internal error if more was moved than the hardware can move.
 
-    Raises SlomoError with what was moved and what can be.
+    Raises SlomoError with the amount moved and the largest possible amount.
     """
     names = [*(f"memory channels of socket {socket}" for socket in range(machine.sockets)), "link between sockets"]
     for name, busy in [*zip(names, busy_ns, strict=False), ("ports and IIO", busy_ns[-1] - on_wire_ns)]:
@@ -341,7 +343,7 @@ def _tenant(
 
 
 def _served(readings: Readings, tenant: int, arrived_mpps: float) -> tuple[float, float, float]:
-    """Return the processed and lost shares of arrivals, with errors.
+    """Return the processed share of arrivals, the lost share, and the standard error of the processed share.
 
     Arrivals that lengthen the queue by more than chance count as lost.
     """

@@ -1,7 +1,7 @@
 """The simulator's state as plain arrays, and the names of their columns.
 
-Kernels see numbers only. All state of a tenant, a structure or a memory channel is in one row of an array, so a copy of
-the arrays is a copy of the simulation, which can be continued.
+Kernels work on numbers only. All state of a tenant, a structure or a memory channel is in one row of an array. A copy
+of the arrays is therefore a copy of the simulation, which can be continued.
 """
 
 from typing import NamedTuple
@@ -26,20 +26,20 @@ class State(NamedTuple):
     machine: tuple[int, ...]  # M_COLUMNS numbers; tuples, so that kernels keep what never changes in registers
     timing: tuple[float, ...]  # X_COLUMNS numbers
     llc: Shorts  # (domains * sets << M_LLC_SHIFT,) the line in each way
-    llc_stamps: Stamps  # likewise, when it was used last by its set's clock
+    llc_stamps: Stamps  # same shape, stamp of each line's last use by its set's clock
     llc_clock: Stamps  # (domains * sets,)
-    llc_duel: Ints  # (domains, 2) misses of new-lines-first less those of new-lines-last; lines put last
-    llc_owner: Owners  # likewise, 2 * whose line it is + 1 if it differs from memory; -1 without a line
+    llc_duel: Ints  # (domains, 2) misses with new lines first minus those with new lines last; insertions by the latter
+    llc_owner: Owners  # same shape, 2 * owner of the line + 1 if it differs from memory; -1 without a line
     l2: Shorts  # (cores * sets << M_L2_SHIFT,)
     l2_stamps: Stamps
     l2_clock: Stamps  # (cores * sets,)
-    l2_flags: Bytes  # likewise, CHANGED and PREFETCHED
-    l2_ready: Floats  # likewise, when a prefetched line is there [ns]; (0,) without a prefetcher
-    streams: Shorts  # (cores * LANES,) as a cache: the pages that each prefetcher follows; (0,) likewise
+    l2_flags: Bytes  # same shape, CHANGED and PREFETCHED
+    l2_ready: Floats  # same shape, arrival time of a prefetched line [ns]; (0,) without a prefetcher
+    streams: Shorts  # (cores * LANES,) as a cache: the pages that each prefetcher follows; (0,) without one
     stream_stamps: Stamps
     stream_clock: Stamps  # (cores,)
     stream_ends: Ints  # (cores * LANES, P_COLUMNS)
-    in_flight: Floats  # (cores, IN_FLIGHT) when the lines that an L2 has asked for are there [ns]
+    in_flight: Floats  # (cores, IN_FLIGHT) arrival times of the lines that an L2 has requested [ns]
     tenants: Ints  # (tenants, T_COLUMNS)
     rates: Floats  # (tenants, F_COLUMNS)
     clock: Floats  # (tenants,) [ns]
@@ -56,7 +56,7 @@ class State(NamedTuple):
     queued: Floats  # (tenants, ACCELERATOR_SLOTS) when a packet went to the accelerator; later when it is done [ns]
     requests: Ints  # (tenants, ACCELERATOR_SLOTS) its requests not yet served
     line_owner: Owners  # (lines,) the owner, for shared lines; (0,) where every line is its tenant's own
-    line_holder: Owners  # (buffer lines,) the L2 that had a line last, -1 none; (0,) likewise
+    line_holder: Owners  # (buffer lines,) the L2 that had a line last, -1 for none; (0,) without shared lines
 
 
 class Batches(NamedTuple):
@@ -67,15 +67,15 @@ class Batches(NamedTuple):
     counters: Ints  # (rows, tenants, C_COLUMNS)
     sums: Floats  # (rows, tenants, A_COLUMNS)
     busy_ns: Floats  # (rows, channels)
-    packets: Floats  # (rows, tenants) with fractions
-    own_ns: Floats  # (rows, tenants) by each core's own clock
-    samples: Ints  # (rows, tenants) latencies noted
+    packets: Floats  # (rows, tenants) packets processed, with fractions
+    own_ns: Floats  # (rows, tenants) span by each core's own clock
+    samples: Ints  # (rows, tenants) number of latencies recorded
     held: Floats  # (rows, 2 * tenants) LLC lines: packet buffers, data
     in_ddio: Floats  # (rows, tenants) packet-buffer lines in the DDIO ways
-    latency_ns: Floats  # (rows, tenants, LATENCY_SAMPLES) the last of them
+    latency_ns: Floats  # (rows, tenants, LATENCY_SAMPLES) the latest ones
 
     def part(self, rows: slice) -> "Batches":
-        """Return the counts of some batches of simulated time."""
+        """Return the counts of the batches that `rows` selects."""
         return Batches._make(each[rows] for each in self)
 
 

@@ -1,5 +1,5 @@
-"""Testbeds: simulators and real machines on which network functions are run together; import this package's files.
+"""Testbeds: simulators and real machines that run network functions together; import the modules, not the package.
 
-In: a `Colocation` and a seed. Out: a `RunRecord`: the competitors alone, then beside the target. Begin at `base` and
-`simulated`; `host/` runs native processes, `champsim/` traces, `replay` a dataset.
+In: a `Colocation` and a seed. Out: a `RunRecord`: the competitors alone, then beside the target. Begin with `base` and
+`simulated`. `host/` runs native processes, `champsim/` simulates traces, `replay` returns the runs of a dataset.
 """

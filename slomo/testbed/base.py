@@ -1,7 +1,7 @@
 """What every testbed must do: run network functions together, and return the measurements.
 
-The simulator, a real machine and a replay of recorded runs implement the same method; variants are made by wrapping
-(google/vizier's experimenters; Ax's simulated back end).
+The simulator, a real machine and a replay of recorded runs implement the same interface; a variant wraps another
+testbed (as google/vizier's experimenters and Ax's simulated back end do).
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,10 @@ from slomo.vocabulary.colocation import Colocation
 class Testbed(Protocol):
     """A machine or simulator on which network functions can be run together (a co-location).
 
-    Implementations are values or own their resources; `run` may be called from several processes, each with its own
-    copy, unless :attr:`exclusive` is true.
+    Unless :attr:`exclusive` is true, several processes may call `run` at the same time, each on its own copy.
     """
 
-    #: Its name in the registry.
+    #: Name of the testbed in the registry.
     name: str
     #: Whether two concurrent runs would disturb each other, as on a real machine.
     exclusive: bool

@@ -1,6 +1,7 @@
-"""Make a testbed from its name (simulated, host, replay, champsim or a plug-in's).
+"""Make a testbed from its name (simulated, host, replay, champsim or the name of a plug-in).
 
-Every family of plug-ins has one lazy registry (a string alias or an instance, as scikit-learn's scorers).
+Every family of plug-ins has one lazy registry; a testbed is named by its alias or given as an instance, as
+scikit-learn's scorers are.
 """
 
 from collections.abc import Iterable
@@ -33,18 +34,18 @@ def make_testbed(
     testbed : str or Testbed
         Alias, or an instance that is returned as it is.
     machine : str or Machine
-        What is simulated.
+        Machine to simulate.
     network_functions : iterable of NetworkFunction
         Additional network functions, for the simulator.
     source : ProfileDataset, iterable of RunRecord or path, optional
-        What is replayed; a path is that of a dataset.
+        Runs to replay; a path names a dataset.
 
     Raises
     ------
     UnknownNameError
-        For an alias or machine there is not.
+        For an unknown alias or machine.
     UsageError
-        For a replay of nothing.
+        For testbed ``"replay"`` without `source`.
 
     Examples
     --------
@@ -74,9 +75,9 @@ def make_testbed(
 def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> Machine:
     """Return the machine for which a testbed's experiments are planned and under which they are stored.
 
-    `testbed`: as in :func:`make_testbed`. `machine`: the requested machine. `default`: name that stands for "nothing
-    was asked for"; on testbed `host` that means the machine we run on, on `champsim` the one that its expected
-    configuration makes.
+    `testbed`: as in :func:`make_testbed`. `machine`: the requested machine. `default`: name that means that no machine
+    was requested. Then testbed `host` uses the machine on which it runs, and `champsim` the machine of its expected
+    configuration.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """A testbed that returns recorded runs instead of making runs.
 
-Profilers and models are tested on real measurements this way (Ax's and vizier's replayed back ends).
+Profilers and models can thus be tested on real measurements, as with the replayed back ends of Ax and vizier.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,9 +23,9 @@ _UNKNOWN = TenantSample(float("nan"), MetricVector({}, scope=Scope.CORE))
 class ReplayTestbed:
     """A testbed that returns recorded runs.
 
-    `source`: raw records (for instance `stored_records` of a campaign's store) are given back exactly. A dataset tells
-    about single competitors in mixes only, where each has a row of its own; elsewhere their samples are empty, their
-    throughput is not known (NaN). `environment`: environment of raw records; a dataset brings its own.
+    `source`: raw records (for instance `stored_records` of a campaign's store), which are returned unchanged, or a
+    dataset. A dataset has rows for single competitors only in mixes; for other runs, the competitors' samples are empty
+    and their throughput is unknown (NaN). `environment`: environment of raw records; a dataset has its own.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class ReplayTestbed:
         return self._environment
 
     def estimate_s(self, colocation: Colocation) -> float:  # noqa: ARG002
-        """Return a very small time [s], since nothing is run."""
+        """Return a very small time [s], since no run is made."""
         return 1e-4
 
 

@@ -26,7 +26,8 @@ from slomo.vocabulary.network_function import (
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload, canonical_json
 
-#: Raised whenever the simulator's numbers change, so that measurements from before and after are never merged.
+#: Version of the simulator; increased whenever its numbers change, so that measurements of different versions are never
+#: merged.
 SIMULATOR_VERSION = 5
 #: Wall time of one phase on one core of a 2020s server: fixed part, and part per million measured accesses [s].
 _PHASE_S, _PER_MILLION_S = 0.01, 0.06
@@ -40,17 +41,17 @@ class SimulatedTestbed:
     machine : str or Machine
         Name, YAML file, or the machine itself.
     network_functions : iterable of NetworkFunction
-        Additional network functions; they go before shipped ones of the same name.
+        Additional network functions; they replace shipped ones of the same name.
     scale : int, optional
-        Factor by which the simulator scales sizes down; by default it follows from the packets
+        Factor by which the simulator scales sizes down; the default depends on the packets
         (`simulator.engine.simulate`).
     accesses : int
-        Line accesses to measure over at least.
+        Least number of line accesses to measure.
 
     Raises
     ------
     UnknownNameError
-        For a machine there is not.
+        For an unknown machine.
 
     Examples
     --------
@@ -120,7 +121,7 @@ class SimulatedTestbed:
             return self._own[name]
         if len(parts := stage_names(name)) > 1:
             return one_core_chain([self._function(part) for part in parts])
-        if name not in network_function_names():  # a path would be read, but a co-location names functions
+        if name not in network_function_names():  # a path would be read as a file, but a co-location names functions
             raise UnknownNameError(
                 "network function", name, {*network_function_names(), *self._own},
                 also="One of your own: its name, and --nf FILE.yaml or own=[load_network_function('FILE.yaml')]",
@@ -194,13 +195,13 @@ class SimulatedTestbed:
 
 
 def _channel(socket: Mapping[str, float]) -> dict[str, float]:
-    """Return what the memory channels of a socket moved, as PCM counts it there."""
+    """Return the traffic of a socket's memory channels, as PCM counts it."""
     return {name: socket[name] for name in ("READ", "WRITE")}
 
 
 def _sample(tenant: TenantResult, workload: Workload) -> TenantSample:
     latency = {f"latency_{name}_us": tenant.latency_us.get(name) for name in ("p50", "p95", "p99")}
-    # a saturating generator offers line rate; packets that do not fit are no loss of the NF
+    # a saturating generator offers line rate; packets above the NF's capacity are no loss of the NF
     loss = None if workload.traffic.offered_mpps is None else tenant.loss
     return TenantSample(
         tenant.throughput_mpps,

@@ -1,9 +1,10 @@
 """Simulate accelerators (regex, crypto, compression): each serves one request at a time, its users in turn.
 
-Yala (ASPLOS'25) finds that SmartNIC accelerators serve their queues round-robin: each of the users with waiting
-requests is served once per round, so one of them gets 1 / (own time + sum of the others' times). A packet's requests
-are served one per turn; packets of one user leave in order. The queues are simulated lazily: any access lets the server
-catch up, but only to the clock of its slowest user, which may still submit a request before that time.
+Yala (ASPLOS'25) finds that SmartNIC accelerators serve their queues round-robin: each user with waiting requests is
+served once per round, so its request rate is 1 / (time of its request + sum of the others' times). A packet's requests
+are served one per turn; packets of one user leave in order. The queues are simulated lazily: each access to an
+accelerator advances it to the clock of its slowest user, but no further, since that user may still submit an earlier
+request.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -101,7 +102,7 @@ def retire(state: State, tenant: int, now: float) -> int:
 def look_again(state: State, tenant: int) -> float:
     """Return when the next packet at the accelerator may be finished.
 
-    If that time has passed, other users' clocks are behind: poll a little later.
+    If that time has passed because other users' clocks are behind, return the core's next polling time.
     """
     row = state.tenants[tenant]
     if row[s.T_RETIRED] < row[s.T_SERVED]:

@@ -1,10 +1,9 @@
 """Simulate set-associative caches with true LRU and way masks; all ways of a set are compared at once.
 
 A stamp is the set's own clock at the line's last use, with the way in its low bits, so the smallest stamp identifies
-the least recently used way. A mask restricts which lines a new line
-may replace (Intel CAT, DDIO); hits are allowed in any way, as on the hardware (Intel SDM volume 3B, section 17.19).
-Sets are chosen by Fibonacci hashing, which spreads neighbouring lines evenly over any number of sets, like the
-processor's slice hash.
+the least recently used way. A mask restricts which lines a new line may replace (Intel CAT, DDIO); hits are allowed in
+any way, as on the hardware (Intel SDM volume 3B, section 17.19). Sets are chosen by Fibonacci hashing, which spreads
+neighbouring lines evenly over any number of sets, like the processor's slice hash.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -76,7 +75,7 @@ def restart(stamps: Stamps, first: int, slots: int) -> int:
 
 @compiled
 def empty(cache: Shorts, stamps: Stamps, slot: int, shift: int) -> None:
-    """Remove the line in a slot; the slot is the next to be filled."""
+    """Remove the line in a slot, and make the slot the next of its set to be filled."""
     cache[slot] = s.NO_LINE
     stamps[slot] = slot & ((1 << shift) - 1)
 
@@ -136,7 +135,7 @@ def count_misses(lines: Ints, sets: int, ways: int) -> int:
 
     The set is ``line mod sets``, as in textbook caches and in pycachesim, so counts can be compared exactly.
 
-    `lines`: the trace: line numbers of 0 to 2**31 - 1. `sets`, `ways`: shape of the cache, at most 32 ways.
+    `lines`: line numbers of the trace, 0 to 2**31 - 1. `sets`, `ways`: shape of the cache, at most 32 ways.
 
     Examples
     --------

@@ -69,7 +69,7 @@ def send_line(state: State, tenant: int, line: int, now: float) -> None:
 
 @compiled
 def memory_lines(state: State, tenant: int) -> float:
-    """Return how many lines have moved over the memory channel or link that limits a tenant's card."""
+    """Return the total number of lines moved over the memory channel or link that limits a tenant's card."""
     local = state.tenants[tenant, s.T_NIC_LOCAL]
     home = state.channels[state.tenants[tenant, s.T_MEMORY_SOCKET] if local else state.machine[s.M_SOCKETS]]
     return home[s.H_BUSY_TOTAL] / home[s.H_SERVICE]

@@ -15,7 +15,7 @@ from slomo.simulator.hardware.memory import request
 from slomo.simulator.hardware.prefetch import PER_LOOKUP, next_of_stream, wait_for
 from slomo.simulator.state import State
 
-#: One set of this many leads for each insertion policy, and the largest lead in misses.
+#: Of this many sets, one leads for each insertion policy; largest lead of a policy, in misses.
 DUELLISTS, MOST_AHEAD = 32, 512
 
 
@@ -141,7 +141,7 @@ def llc_lookup(state: State, tenant: int, line: int) -> int:
 
 @compiled
 def llc_touch(state: State, slot: int, dirty: int) -> None:
-    """Make the line in a slot the most recently used of its set, and dirty if asked."""
+    """Make the line in a slot the most recently used of its set, and mark it dirty if `dirty` is 1."""
     touch(state.llc_stamps, state.llc_clock, slot, state.machine[s.M_LLC_SHIFT])
     state.llc_owner[slot] |= dirty
 
@@ -160,7 +160,7 @@ def llc_drop(state: State, slot: int) -> int:
 def fill_l2(state: State, tenant: int, line: int, flags: int, now: float) -> int:
     """Put a line into the core's L2 and return the slot.
 
-    The evicted line moves to a victim LLC; in an inclusive one, it is marked dirty if it changed.
+    A victim LLC receives the evicted line; an inclusive LLC holds it already and marks it dirty if it changed.
     """
     shift = state.machine[s.M_L2_SHIFT]
     first = l2_first(state, state.tenants[tenant, s.T_L2], line)
@@ -173,7 +173,7 @@ def fill_l2(state: State, tenant: int, line: int, flags: int, now: float) -> int
         return slot
     if not state.machine[s.M_INCLUSIVE]:
         moved = llc_lookup(state, tenant, gone) if state.machine[s.M_MOVED_MASK] else -1
-        if moved >= 0:  # when the core read it
+        if moved >= 0:  # moved to the LLC when the core read it
             llc_touch(state, moved, changed)
         else:
             llc_insert(state, tenant, natural(gone), changed, state.tenants[tenant, s.T_WAY_MASK], now)
@@ -247,7 +247,7 @@ def expect(state: State, tenant: int, line: int) -> None:
 
 @inner
 def first_use(state: State, tenant: int, line: int, slot: int, now: float, throttle: float) -> float:
-    """Handle the first use of a prefetched line, which triggers more; return its remaining latency [ns]."""
+    """Handle the first use of a prefetched line, which triggers more prefetches; return its remaining latency [ns]."""
     latency = max(state.timing[s.X_L2_HIT], state.l2_ready[slot] - now)
     prefetch(state, tenant, line, now, throttle)
     return latency

@@ -1,9 +1,9 @@
 """Simulate memory channels and the link between sockets, whose latency rises with utilisation.
 
 Latency follows ResQ (NSDI'18) Fig. 3: the speed of an access falls linearly until about 90 % load and then steeply to
-40 % of the unloaded value. Utilisation is measured over a short window. Unserved work is a backlog. The part that
-exceeds the queues of a memory controller delays every request, so that no channel moves more than its capacity. Shorter
-queues add no delay here, as the measured curve includes it.
+40 % of the unloaded value. Utilisation is measured over a short window. Unserved work is a backlog. A backlog longer
+than the queues of a memory controller delays every request by the excess, so that no channel moves more than its
+capacity. A shorter backlog adds no delay, since the measured curve includes it.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -56,6 +56,6 @@ def request(channels: Floats, channel: int, now: float, work: float, timing: tup
     channels[channel, s.H_BACKLOG] = backlog + service
     channels[channel, s.H_WINDOW_BUSY] += service
     channels[channel, s.H_BUSY_TOTAL] += service
-    if backlog <= timing[s.X_BUFFERED]:  # a branch, since the clocks need not wait for its outcome
+    if backlog <= timing[s.X_BUFFERED]:  # a branch: predicted, so that the clocks need not wait
         return 0.0
     return beyond(backlog, timing)

@@ -18,7 +18,7 @@ from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.state import Floats, State
 
-#: Largest number of frames by which the wire may be ahead of a tenant's share, and of frames that wait before it.
+#: Largest number of frames that a tenant may send ahead of its share of the wire, and that may wait before the wire.
 AHEAD, WAITING = 4.0, 256.0
 
 
@@ -47,7 +47,7 @@ def waiting_queues(wire: Floats, due: Floats, now: float) -> int:
 @compiled
 def carry(state: State, tenant: int, now: float, ahead: float) -> float:
     """Try to send a tenant's frame over the wire; return 0 if it was sent, or the time until it may be sent [ns]."""
-    if state.channels[-1, s.H_SERVICE] == 0.0:  # wider than all tenants together can use
+    if state.channels[-1, s.H_SERVICE] == 0.0:  # the wire is faster than all tenants together can send
         return 0.0
     return carry_in_turn(state.channels[-1], state.rates, tenant, now, ahead)
 

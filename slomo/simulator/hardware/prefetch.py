@@ -4,7 +4,7 @@ The streamer of Intel's L2 (64 and IA-32 Architectures Optimization Reference Ma
 observes L1's requests to L2. In each of 32 pages of 4 KiB it follows one stream, upwards or downwards. It requests two
 lines at each lookup and runs up to 20 lines ahead, never into another page. Outstanding lines of a core's L2 share one
 queue (superqueue); while it is full of demand misses and prefetches, nothing is prefetched. All prefetched lines go
-into the L2; the hardware leaves some in the LLC when busy.
+into the L2; real hardware leaves some of them in the LLC when it is busy.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -15,9 +15,9 @@ from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.cache import find, touch, victim
 from slomo.simulator.state import State
 
-#: Number of lines that it runs ahead and requests at each lookup, and lines of a page as a power of two.
+#: Lines that the streamer runs ahead; lines that it requests at each lookup; binary logarithm of the lines of a page.
 AHEAD, PER_LOOKUP, PAGE_BITS = 20, 2, 6
-#: Steps in one direction that start a stream.
+#: Number of consecutive steps in one direction after which a stream starts.
 _STEPS = 2
 
 

@@ -18,25 +18,27 @@ from slomo.simulator.programs.program import LINE_B, Program
 from slomo.simulator.random_numbers import seeded
 from slomo.vocabulary.machine import Machine
 
-#: Fitted (benchmarks/memory_fit.py): ResQ (NSDI'18) Fig. 3 has the shape, linear to about 90 % load, then steep to 40 %
-#: of the unloaded speed; Intel's Memory Latency Checker on a Silver 4110 with six channels per socket
-#: (community.intel.com, thread 1126268) has the slope. One curve for every machine.
+#: Memory speed over load, fitted by benchmarks/memory_fit.py; one curve for every machine. Its shape is that of ResQ
+#: (NSDI'18) Fig. 3: linear to about 90 % load, then steep to 40 % of the unloaded speed. Its slope is that of Intel's
+#: Memory Latency Checker on a Silver 4110 with six channels per socket (community.intel.com, thread 1126268).
 SPEED_KNEE, SPEED_AT_KNEE, SPEED_FULL = 0.9, 0.57, 0.4
-#: Window over which utilisation is averaged before latency follows it: memory controllers' queues turn over in about 1
+#: Window over which utilisation is averaged to set the latency; the queues of memory controllers turn over in about 1
 #: us.
 WINDOW_NS = 2000.0
-#: Backlog within a memory controller's queues, whose delay is part of the curve above: some 100 lines.
+#: Backlog that fits into a memory controller's queues, about 100 lines; its delay is part of the curve above.
 BUFFERED_NS = 200.0
-#: A core with an empty ring polls; instructions per cycle of a poll loop of loads and a predicted branch.
+#: Instructions per cycle of a core that polls its empty ring: a loop of loads and a predicted branch.
 POLL_IPC = 1.5
-#: Largest number of a core's lines in flight including its prefetcher's (ResQ, NSDI'18, section 4.2: 12 GB/s); and of
-#: demand lines if a prefetcher is simulated: its line-fill buffers (Intel's Optimization Reference Manual).
+#: Largest number of a core's lines in flight, those of its prefetcher included (ResQ, NSDI'18, section 4.2: 12 GB/s).
+#: If a prefetcher is simulated, the core's line-fill buffers limit its demand misses (Intel's Optimization Reference
+#: Manual).
 CORE_LINES, FILL_BUFFERS = 20.0, 10.0
 #: Preamble, start of frame and inter-frame gap, in bytes of time on the wire.
 WIRE_OVERHEAD_B = 20
-#: A core may run this far ahead of the next one; see docs/concepts/simulator.md for the error.
+#: How far a core's clock may run ahead of the next core's; docs/concepts/simulator.md has the error of this choice.
 SLACK_NS = 100.0
-#: Coarsest scale, and packets that the scaled DDIO ways hold at least: docs/concepts/simulator.md has the errors.
+#: Coarsest scale, and least number of packets that the scaled DDIO ways must hold; docs/concepts/simulator.md has the
+#: errors.
 COARSEST, PACKETS_IN_DDIO = 16, 300
 
 
@@ -78,7 +80,7 @@ def seat_of(
 
 
 def _empty_caches(machine: Machine, sets: Sequence[int], private: int) -> dict[str, Any]:
-    """Return the empty caches of a `State`, last-level ones of ``sets[0]`` sets and `private` ones of ``sets[1]``."""
+    """Return the empty caches of a `State`: LLCs of ``sets[0]`` sets and `private` L2 caches of ``sets[1]`` sets."""
     shared, own = machine.llc_domains * sets[0], private * sets[1]
     streams = int(machine.l2_prefetcher == "stream")
     llc, l2 = empty_cache(shared, machine.llc_ways), empty_cache(own, machine.l2_ways)
@@ -221,13 +223,13 @@ def _scaled_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
         row[s.T_SLOTS] = max(4, round(program.packet_buffers / scale))
         row[s.T_DATA_LINES], row[s.T_QUEUE_LIMIT] = program.data_lines, program.packet_buffers
         row[s.T_SATURATED] = program.offered_mpps is None
-        # a burst is as large a part of the scaled ring as of the whole one; at given loads it delays as the whole one
+        # the same share of the scaled ring; at a given load it delays packets as long as the unscaled burst
         row[s.T_BURST] = max(1, min(round(program.burst / scale), int(row[s.T_SLOTS]) // 4))
         whole = max(1, min(program.burst, program.packet_buffers // 4))
         row[s.T_DELAY] = row[s.T_BURST] if row[s.T_SATURATED] else whole
         if program.accelerator is not None:
             row[s.T_ACCELERATOR] = machine.sockets + 1 + names.index(program.accelerator.name)
-            # packets at the accelerator and in the outgoing burst leave half of the ring for receiving
+            # packets at the accelerator and in the outgoing burst must leave half of the ring for receiving
             row[s.T_DEPTH] = max(1, min(program.accelerator.depth, int(row[s.T_SLOTS]) // 4))
     return rows
 
@@ -240,7 +242,7 @@ def siblings(machine: Machine, seats: Sequence[Seat]) -> dict[int, int]:
 
 
 def _lines_in_flight(machine: Machine, seats: Sequence[Seat]) -> list[float]:
-    """Return each tenant's number of lines in flight: its core's, or half of them beside a sibling."""
+    """Return each tenant's largest number of lines in flight; a hyper-thread with a sibling gets half of its core's."""
     alone, shared = (FILL_BUFFERS, FILL_BUFFERS) if machine.l2_prefetcher == "stream" else (math.inf, CORE_LINES)
     beside = siblings(machine, seats)
     return [0.5 * shared if place in beside else alone for place in range(len(seats))]
@@ -251,7 +253,7 @@ def _accelerators(seats: Sequence[Seat]) -> list[str]:
 
 
 def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Floats:
-    """Return each tenant's costs per packet, and how its packets arrive."""
+    """Return each tenant's costs per packet and its packet arrivals as rows of numbers."""
     rows = np.zeros((len(seats), s.F_COLUMNS))
     for row, seat, numbers, most in zip(rows, seats, tenants, _lines_in_flight(machine, seats), strict=True):
         program = seat.program
@@ -264,7 +266,7 @@ def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Fl
         if program.accelerator is not None:
             row[s.F_ACCELERATOR] = program.accelerator.service_ns
             row[s.F_REQUESTS] = program.accelerator.requests
-        # a saturated ring delays a packet by its full length; the scaled ring is only a part of that
+        # a packet waits for the whole ring at saturation; its wait in the scaled ring is multiplied by this factor
         saturated = program.offered_mpps is None
         row[s.F_RING_FACTOR] = program.packet_buffers / numbers[s.T_SLOTS] if saturated else 1.0
     return rows
@@ -364,7 +366,7 @@ def _channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | No
     rows[machine.sockets, s.H_SERVICE] = LINE_B / machine.link_gb_s
     wire_gbps = machine.shared_wire_gbps(port_gbps)
     if sum(_most_gbps(machine, seat.program) for seat in seats) > wire_gbps:
-        rows[-1, s.H_SERVICE] = 1.0 / wire_gbps  # ns per bit; 0 where the wire never fills
+        rows[-1, s.H_SERVICE] = 1.0 / wire_gbps  # ns per bit; 0 if the tenants cannot fill the wire
     return rows
 
 

@@ -1,9 +1,8 @@
 """Fill the caches with the tenants' lines before a simulation, so that it warms up faster.
 
 Structures are inserted as if each tenant had touched them once, from rarely to often used, alternating between tenants.
-Where way masks overlap, the most used lines go to the ways with the fewest competitors, and the wider mask yields: a
-tenant beside fast ones keeps the lines that only it may evict. The content is only a start; the warm-up determines the
-result.
+Where way masks overlap, the most used lines go to the ways with the fewest competitors, and the tenant with the wider
+mask leaves the shared ways to the others. This content is only a starting point; the warm-up determines the result.
 """
 
 import numpy as np
@@ -47,7 +46,7 @@ def prefill(state: s.State) -> None:
 
 
 def _touched(state: s.State, group: s.Ints) -> s.Ints:
-    """Return the first cache line of each structure of some tenants, its lines, how many follow it, and its owner."""
+    """Return for each structure of some tenants: first line, number of lines, number of structures after it, owner."""
     capacity = int(state.machine[s.M_LLC_SETS] * state.machine[s.M_LLC_WAYS])
     rows = []
     for tenant in group:
@@ -71,7 +70,7 @@ def _lay_down(
     left: int,
     steps: int,
 ) -> None:
-    """Put the `left` lines that were used last into `ways` of the sets from `first` on."""
+    """Put the `left` most recently used lines into the `ways` of the sets from `first` on."""
     for step in range(steps):
         place, turn = step // _ROUNDS, _ROUNDS - 1 - step % _ROUNDS
         for row in range(len(touched) - 1, -1, -1):

@@ -10,7 +10,7 @@ from slomo.vocabulary.network_function import NetworkFunction, stages_of
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
 LINE_B = 64
-#: Default accesses in flight of a data structure: one core's ten line-fill buffers are rarely all in use.
+#: Default number of a data structure's accesses in flight; rarely are all ten line-fill buffers of a core in use.
 DEFAULT_MLP = {"random": 4.0, "zipf": 4.0, "chain": 1.0, "sequential": 16.0}
 DEFAULT_PACKET_BUFFERS = 2048
 DEFAULT_BURST = 32
@@ -33,7 +33,7 @@ class Structure:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A packet's use of an accelerator: time per request [ns], requests per packet, most packets there at once."""
+    """Use of an accelerator: time per request [ns], requests per packet, largest number of packets there at once."""
 
     name: str
     service_ns: float
@@ -71,8 +71,8 @@ class Program:
 def program(nf: NetworkFunction, workload: Workload) -> Program:
     """Return what an NF does for each packet, for a workload's settings and traffic.
 
-    Raises ConfigurationError if the NF has no ``simulated`` section; UnknownNameError, InvalidValueError for a setting
-    the NF does not have, or one out of range.
+    Raises ConfigurationError if the NF has no ``simulated`` section, UnknownNameError for a setting that the NF does
+    not have, InvalidValueError for one out of range.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def program(nf: NetworkFunction, workload: Workload) -> Program:
 def _to_completion(stages: Sequence[Program]) -> Program:
     """Return the program of a chain of NFs on one core, in which each packet passes all of them in turn.
 
-    Work adds up; the next stage finds the packet in the core's caches.
+    The stages' work adds up; each stage finds the packet in the core's caches.
     """
     first = stages[0]
     sizes = {stage.packet_size_b for stage in stages}
@@ -147,7 +147,7 @@ class _Filler:
             raise InvalidValueError(f"'{self.nf.name}': {name} is {value}, needed 0 to 1e9")
 
     def number(self, value: object, default: float = 0.0) -> float:
-        """Return a number, or the product given as text such as ``$reads * $iterations``."""
+        """Return `value` as a number; a text such as ``$reads * $iterations`` is evaluated as a product of settings."""
         if value is None:
             return default
         product = 1.0
@@ -194,7 +194,7 @@ class _Filler:
         return total
 
     def offered_mpps(self) -> float | None:
-        """Return the offered load: the traffic's, else the NF's own; None if the NF is saturated."""
+        """Return the offered load that the traffic states, else the one in the NF's file; None for saturation."""
         if self.traffic.offered_mpps is not None:
             return self.traffic.offered_mpps
         return self.number(self.document.get("offered_mpps")) or None

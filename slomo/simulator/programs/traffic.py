@@ -57,13 +57,13 @@ def refill(state: State, tenant: int, now: float) -> None:
             state.arrivals[tenant, row[s.T_FILLED] % state.arrivals.shape[1]] = now
         receive_packet(state, tenant, row[s.T_FILLED], now)
         row[s.T_FILLED] += 1
-    if row[s.T_SATURATED]:  # what the wire brought while the ring was full is lost
+    if row[s.T_SATURATED]:  # frames that arrived while the ring was full are lost
         rates[s.F_NEXT_ARRIVAL] = max(rates[s.F_NEXT_ARRIVAL], now)
 
 
 @compiled
 def flush(state: State, tenant: int, waiting: bool, now: float) -> None:
-    """Send the processed packets, free their buffers and record latencies; keep the last burst if others wait."""
+    """Send the processed packets, free their buffers and record latencies; hold back the last burst if packets wait."""
     row = state.tenants[tenant]
     limit = row[s.T_HEAD] - (row[s.T_BURST] if waiting else 0)
     if row[s.T_ACCELERATOR] >= 0:
@@ -92,7 +92,7 @@ def idle_until(state: State, tenant: int, wake: float) -> None:
 
 @compiled
 def begin_packet(state: State, tenant: int) -> None:
-    """Send finished packets, then take the next one from the ring, or sleep until one arrives."""
+    """Send finished packets, then take the next packet from the ring, or let the core poll until one arrives."""
     row = state.tenants[tenant]
     now = state.clock[tenant]
     away = 0

@@ -15,7 +15,7 @@ from slomo.simulator.sharing.link import card_reads, card_writes, packet_access
 from slomo.simulator.sharing.state import Sharing
 from slomo.simulator.state import State
 
-#: Pointers per line of a ring.
+#: Descriptors (pointers) per cache line of a ring.
 SLOTS_PER_LINE = 8
 
 

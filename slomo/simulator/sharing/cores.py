@@ -3,8 +3,8 @@
 Round robin (SCHED_RR) gives each NF one quantum in turn. CFS follows Linux 3 to 6.5 (kernel/sched/fair.c). The task
 with the smallest virtual runtime runs; virtual runtime grows inversely to weight. A task that wakes has at most half a
 period of credit. It preempts the running task under SCHED_NORMAL, not under SCHED_BATCH. EEVDF:
-`slomo.simulator.sharing.eevdf`. A switch costs the kernel's path and the lines that it evicts from L2. The rest of its
-cost, refilling L2, is simulated, since NFs of a core share its L2.
+`slomo.simulator.sharing.eevdf`. A switch costs the time of the kernel's code, whose lines evict others from L2. The NFs
+of a core share its simulated L2, so the cost of refilling it needs no constant.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -133,7 +133,7 @@ def start(sharing: Sharing, core: int, stage: int) -> None:
     times, row = sharing.core_times[core], sharing.cores[core]
     times[h.L_MARK] = times[h.L_CLOCK]
     times[h.L_PICKED] = times[h.L_CLOCK]
-    if row[h.K_RUNNING] != stage:  # who goes on is protected no longer than before
+    if row[h.K_RUNNING] != stage:  # an NF that continues is protected no longer than before
         sharing.stage_times[stage, h.R_PROTECTED] = sharing.stage_times[stage, h.R_DEADLINE]
     row[h.K_RUNNING] = stage
     row[h.K_LAST] = stage
@@ -183,7 +183,7 @@ def tick(sharing: Sharing, core: int) -> None:
         return
     ran = times[h.L_CLOCK] - times[h.L_PICKED]
     if sharing.cores[core, h.K_POLICY] == h.ROUND_ROBIN:
-        due = ran > sharing.settings[h.E_SLICE] - 0.5 * sharing.settings[h.E_TICK]  # a quantum is a number of ticks
+        due = ran > sharing.settings[h.E_SLICE] - 0.5 * sharing.settings[h.E_TICK]  # a quantum is whole ticks
     else:
         ideal = period_share(sharing, core, stage)
         ahead = sharing.stage_times[stage, h.R_RUNTIME] - sharing.stage_times[other, h.R_RUNTIME]
@@ -194,7 +194,7 @@ def tick(sharing: Sharing, core: int) -> None:
 
 @inner
 def preempt(sharing: Sharing, core: int) -> None:
-    """Put the running NF back into the queue; if it is chosen again, nothing is switched."""
+    """Put the running NF back into the queue; if the scheduler chooses it again, no switch is charged."""
     account(sharing, core)
     stage = sharing.cores[core, h.K_RUNNING]
     sharing.cores[core, h.K_TURN] += 1
@@ -219,7 +219,7 @@ def timers(sharing: Sharing, core: int) -> None:
     now, soonest = sharing.core_times[core, h.L_CLOCK], h.NEVER
     if (
         sharing.cores[core, h.K_RUNNING] < 0 and sharing.cores[core, h.K_READY] == 0
-    ):  # an idle core sleeps until the first
+    ):  # an idle core sleeps until the first timer
         now = max(now, sharing.core_times[core, h.L_TIMER])
     for stage in range(sharing.stages.shape[0]):
         if sharing.stages[stage, h.Q_CORE] == core and sharing.stages[stage, h.Q_STATE] == h.WRITING:

@@ -1,9 +1,9 @@
-"""Simulate Linux's scheduler since 6.6 (EEVDF): the earliest deadline among NFs that had at most their share.
+"""Simulate Linux's scheduler since 6.6 (EEVDF): of the NFs that had at most their share, the earliest deadline runs.
 
 Stoica and Abdel-Wahab (1995), as in kernel/sched/fair.c of Linux 6.12 to 6.18 with default features: lag is kept during
-sleep (PLACE_LAG), a sleeper that owes time stays queued until it would run (DELAY_DEQUEUE, DELAY_ZERO), and a chosen
-task runs to its deadline while eligible (RUN_TO_PARITY). `slomo.compose.turns` predicts with the same published rules;
-the simulator shares no code with it.
+sleep (PLACE_LAG), a task that falls asleep after more than its share stays queued until it would run (DELAY_DEQUEUE,
+DELAY_ZERO), and a chosen task runs to its deadline while eligible (RUN_TO_PARITY). `slomo.compose.turns` predicts with
+the same published rules; the simulator shares no code with it.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -19,7 +19,7 @@ _ROUNDING = 1e-3
 
 @compiled
 def queued(sharing: Sharing, stage: int) -> bool:
-    """Return whether an NF competes for its core: ready, running, or asleep while it owes time."""
+    """Return whether an NF competes for its core: it is ready, running, or asleep after more than its share."""
     state = sharing.stages[stage, h.Q_STATE]
     return state in (h.READY, h.RUNNING) or sharing.stages[stage, h.Q_DELAYED] == 1
 
@@ -57,7 +57,7 @@ def slice_over(sharing: Sharing, stage: int) -> bool:
 
 @compiled
 def keep_lag(sharing: Sharing, core: int, stage: int) -> None:
-    """Store the time owed to an NF that leaves, at most two slices or a tick (`entity_lag`)."""
+    """Store the lag (time owed) of an NF that leaves the queue, at most two slices or a tick (`entity_lag`)."""
     row = sharing.stage_times[stage]
     most = max(2.0 * sharing.settings[h.E_BASE_SLICE], sharing.settings[h.E_TICK]) * h.UNIT_WEIGHT / row[h.R_WEIGHT]
     row[h.R_LAG] = min(max(mean_runtime(sharing, core) - row[h.R_RUNTIME], -most), most)
@@ -94,7 +94,7 @@ def pick(sharing: Sharing, core: int, running: int) -> int:
 
 @compiled
 def next_due(sharing: Sharing, core: int, running: int) -> int:
-    """Return the next NF that is awake; sleepers whose turn comes leave the queue."""
+    """Return the awake NF that runs next; a sleeping NF whose turn comes leaves the queue."""
     while True:
         stage = pick(sharing, core, running)
         if stage < 0 or sharing.stages[stage, h.Q_DELAYED] == 0:
@@ -118,7 +118,7 @@ def fall_asleep(sharing: Sharing, core: int, stage: int) -> None:
 def wake(sharing: Sharing, core: int, stage: int) -> None:
     """Put an NF back into the queue, before it is marked as ready."""
     if sharing.cores[core, h.K_RUNNING] < 0:
-        next_due(sharing, core, -1)  # an idle core has let go of all who slept on it owing time
+        next_due(sharing, core, -1)  # on an idle core, every sleeping NF has left the queue
     if sharing.stages[stage, h.Q_DELAYED] == 1:
         keep_lag(sharing, core, stage)
         sharing.stages[stage, h.Q_DELAYED] = 0

@@ -32,13 +32,13 @@ _WORK_IPC = 2.0
 class StageTick:
     """What was observed of one stage at a tick of the controller."""
 
-    #: Of the stage.
+    #: Name of the stage.
     name: str
     #: CPU it runs on.
     core: int
-    #: Packets that came to its ring since the simulation began, those dropped there included.
+    #: Packets that came to the stage's ring since the simulation began, including those dropped there.
     arrivals: int
-    #: What its latest packet cost [cycles]; 0 before the first.
+    #: Cost of the stage's latest packet [cycles]; 0 before the first.
     cost_cycles: float
 
 
@@ -71,13 +71,13 @@ def simulate_chains(
 
     Pure function except for `on_tick`: equal arguments give equal results, byte for byte.
 
-    `functions`: those that the stages name. `scheduler`: of all cores; CFS by default. Without a `manager` there is no
-    back-pressure. `on_tick` is called every millisecond with the observed state, and returns new shares or None.
-    `places`: stage -> how it is kept apart. `wire_gbps`: line rate of what the frames of all chains share [Gbit/s], of
-    which a chain with a rate gets one port's at most; one port of the machine by default. `span`: as in
-    `slomo.simulator.sharing.settings.Span`.
+    `functions`: the NFs that the stages name. `scheduler`: the same on all cores; CFS by default. Without a `manager`
+    there is no back-pressure. `on_tick` is called every millisecond with the observed state, and returns new CPU shares
+    or None. `places`: stage -> its LLC ways, throttle and memory socket. `wire_gbps`: line rate of the wire that all
+    chains share [Gbit/s], one port of the machine by default; a chain with a constant rate gets at most one port's.
+    `span`: as in `slomo.simulator.sharing.settings.Span`.
 
-    Raises InvalidValueError for a core the machine does not have, or a duration that is not above 0;
+    Raises InvalidValueError for a core that the machine does not have or a duration that is not above 0,
     UnsupportedPredictionError for a machine with an L2 prefetcher or hyper-threads.
 
     Examples
@@ -120,7 +120,7 @@ class _TickLoop:
         self._seen = np.zeros(len(system.stages), dtype=np.int64)
 
     def until(self, end_ns: float) -> None:
-        self._seen[:] = self.sharing.stages[:, h.Q_ARRIVED]  # counts may have been set to zero in between
+        self._seen[:] = self.sharing.stages[:, h.Q_ARRIVED]  # counts may have been reset since the last tick
         while self.now_ns < end_ns:
             self.now_ns = min(self.now_ns + STEP_NS, end_ns)
             _kernels().run_shared(self.state, self.sharing, self.now_ns)

@@ -3,11 +3,12 @@
 A core takes packets from the rings of its NFs as its scheduler decides; accesses are interleaved as in
 `slomo.simulator.kernel`, whose code for caches, memory and data structures is reused.
 
-The two loops are not one, since they differ in what waits and who acts. There, each NF owns its core, card and
-buffers: arrivals are computed from the NF's own clock when it takes a packet, so nobody sleeps, wakes or sends, and the
-choice of the earliest core is a scan of clocks. Here, arrivals, wake-ups and the manager are actors with clocks of
-their own, packets pass from ring to ring, and buffers belong to a chain. This loop with one NF per core would fill the
-DDIO ways with other bursts, scan more actors for each step, and know no accelerators, hyper-threads and scaled caches.
+The two loops stay apart, since different things wait and act in them. In `slomo.simulator.kernel`, each NF owns its
+core, card and buffers: arrivals are computed from the NF's own clock when it takes a packet, so no actor sleeps, wakes
+or sends, and the choice of the earliest core is a scan of clocks. In this loop, sources, wake-ups and the manager are
+actors with their own clocks, packets pass from ring to ring, and buffers belong to a chain. With one NF per core, this
+loop would fill the DDIO ways with other bursts, scan more actors for each step, and lack accelerators, hyper-threads
+and scaled caches.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -29,7 +30,7 @@ from slomo.simulator.state import State
 
 @compiled
 def flush(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Pass on the packets that a stage has finished: a batch, or fewer before it sleeps."""
+    """Pass on the packets that a stage has finished: a whole batch, or fewer before the stage sleeps."""
     times = sharing.core_times[core]
     for place in range(sharing.stages[stage, h.Q_DONE]):
         times[h.L_CLOCK] += hand_on(state, sharing, stage, sharing.done[stage, place], times[h.L_CLOCK])
@@ -96,7 +97,7 @@ def on_packet(state: State, sharing: Sharing, core: int, stage: int, until: floa
 
 @compiled
 def store(sharing: Sharing, core: int, stage: int) -> None:
-    """Write a packet's log into a buffer; a full buffer goes to the storage device."""
+    """Write a packet's log into a buffer; a full buffer is written to the storage device."""
     row, times = sharing.stages[stage], sharing.stage_times[stage]
     row[h.Q_WRITTEN_B] += row[h.Q_STORAGE_B]
     if row[h.Q_WRITTEN_B] < row[h.Q_STORAGE_BUFFER_B]:
@@ -189,7 +190,7 @@ def run_shared(state: State, sharing: Sharing, end: float) -> None:
         for chain in range(chains):
             due = sharing.chain_times[chain, h.G_NEXT]
             if sharing.settings[h.E_CARRY] > 0.0 and sharing.chains[chain, h.J_KIND] == h.CONSTANT:
-                continue  # the manager brings them
+                continue  # the manager brings this chain's packets
             if due < earliest:
                 turn, earliest, second = cores + chain, due, min(second, earliest)
             else:
@@ -197,7 +198,7 @@ def run_shared(state: State, sharing: Sharing, end: float) -> None:
         if earliest >= end or earliest == h.NEVER:
             return
         slack = sharing.settings[h.E_SLACK]
-        until = min(min(second, earliest + slack) + slack, end)  # whoever sleeps may be woken on the way
+        until = min(min(second, earliest + slack) + slack, end)  # other actors may be woken before this time
         if turn < 0:
             scan(state, sharing)
         elif turn < cores:

@@ -1,6 +1,6 @@
 """Convert a machine, its stages and its chains to the simulator's arrays.
 
-Nothing is scaled down: rings hold the packets of a whole time slice, and a shorter ring would overflow differently.
+Sizes are not scaled down: a ring holds the packets of a whole time slice, and a shorter ring would overflow earlier.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.service_chains import ChainSystem, ServiceChain
 
-#: Additional cycles for a line in another core's cache over one in the LLC alone (Levinthal, Performance analysis guide
-#: for Intel Core i7 and Xeon 5500: 75 cycles for a modified line against 40).
+#: Additional cycles to read a line from another core's cache rather than from the LLC (Levinthal, Performance analysis
+#: guide for Intel Core i7 and Xeon 5500: 75 cycles for a modified line against 40).
 SNOOP_CYCLES = 35.0
 #: Kernel time of a switch without its cache misses (Li, Ding and Shen, ExpCS'07, report 3.8 us with two system calls on
 #: a machine of 2007; lat_ctx of lmbench gives 1.2 to 2 us on Broadwell).
@@ -28,9 +28,9 @@ SWITCH_NS = 1500.0
 KERNEL_LINES = 96
 #: Packets that an NF takes from its ring before it checks its flags (OpenNetVM's batch).
 BATCH = 32
-#: A generator's packets that would wait for the wire longer than this are lost.
+#: Packets of a traffic generator that would wait for the wire longer than this are lost.
 WIRE_BACKLOG_NS = 10_000.0
-#: Time by which a core, source or manager may run ahead of the next one.
+#: Time by which a core, source or manager may run ahead of the next actor.
 SLACK_NS = 200.0
 _ZERO_LINE = 1
 
@@ -63,7 +63,8 @@ def build_shared(
     tenants[:, s.T_SLOTS] = 1
     cards = range(len(seats), len(seats) + len(system.chains))
     tenants[:, s.T_L2] = [0 if place in cards else cores.index(seat.core) for place, seat in enumerate(everyone)]
-    # all rings full, a batch at every stage, and one to receive: fewer would be lost at the card, where no ring counts
+    # buffers for full rings, a batch at every stage and one to receive; with fewer, the card would lose packets
+    # uncounted
     pools = [len(chain.stages) * (system.queue_capacity + 2 * BATCH) for chain in system.chains]
     structures, lines = _lines(system, everyone, tenants, pools, cores)
     state = empty_state(machine, everyone, tenants, structures, len(cores), seed, SLACK_NS)._replace(
@@ -117,7 +118,7 @@ def packet_lines(chain: ServiceChain) -> int:
 def _lines(
     system: ChainSystem, everyone: Sequence[Seat], tenants: s.Ints, pools: Sequence[int], cores: Sequence[int]
 ) -> tuple[tuple[s.Ints, s.Floats, s.Ints], _Lines]:
-    """Assign numbers to all lines: buffers by chain, rings by stage, then data by tenant and the kernel's."""
+    """Assign numbers to all lines: buffers by chain, rings by stage, then data by tenant, then the kernel's lines."""
     stages = len(system.stages)
     buffers, rings, kernel, owners, line = [], [], [], [], _ZERO_LINE
     owners.append(np.zeros(_ZERO_LINE, dtype=np.int16))

@@ -1,9 +1,10 @@
 """Move a packet's lines between cores: they stay in the last stage's cache until the next stage reads them.
 
-The same core finds them in its L2. Another core of the same cache gets them from that L2 or from the LLC. On another
-socket they cross the link, or come from the memory of the buffers' socket. A transferred line changes its owner, as the
-next stage writes to it (migratory sharing: Gupta and Weber, IEEE ToC 41(7), 1992). Transfer latencies are sums of the
-machine's own (Molka et al., ICPP'15, measure 84-113 ns for a line in another socket's cache; these give 90).
+If the next stage runs on the same core, it finds them in the L2. If it runs on another core with the same LLC, it gets
+them from that L2 or from the LLC. If it runs on another socket, they cross the link or come from the memory of the
+buffers' socket. A transferred line changes its owner, as the next stage writes to it (migratory sharing: Gupta and
+Weber, IEEE ToC 41(7), 1992). Transfer latencies are sums of the machine file's latencies. For a line in another
+socket's cache they give 90 ns; Molka et al. (ICPP'15) measured 84-113 ns.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -45,7 +46,7 @@ def other_cache(state: State, domain: int, line: int) -> int:
 
 @compiled
 def transfer(state: State, sharing: Sharing, tenant: int, socket: int, now: float) -> float:
-    """Return how long a line takes from another core's or socket's cache [ns]."""
+    """Return the time to transfer a line from another core's or socket's cache [ns]."""
     latency = state.timing[s.X_LLC_HIT] + sharing.settings[h.E_SNOOP]
     if socket == state.tenants[tenant, s.T_SOCKET]:
         return latency
@@ -57,7 +58,7 @@ def transfer(state: State, sharing: Sharing, tenant: int, socket: int, now: floa
 
 @compiled
 def fetch_packet_line(state: State, sharing: Sharing, port: int, tenant: int, line: int, now: float) -> float:
-    """Fetch a packet line missing in the core's L2; return the latency [ns], negative if the line is dirty."""
+    """Fetch a packet line missing in the core's L2; return the latency [ns], negated for a dirty line."""
     domain, dirty = state.tenants[tenant, s.T_DOMAIN], 0
     holder, mine = state.line_holder[line], state.tenants[tenant, s.T_L2]
     place, elsewhere, from_core = llc_lookup(state, tenant, line), -1, -1

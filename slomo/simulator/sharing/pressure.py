@@ -1,8 +1,8 @@
 """Simulate the manager's round over the rings: find overloaded stages, drop packets at the entry, mark packets.
 
 NFVnice (SIGCOMM'17), section 3.3. Stages on a shared core sleep on an empty ring until the manager's thread finds
-packets there (OpenNetVM's wake thread). If one process does everything, as on a host (`synthetic_nf/src/chain.c`), a
-round also brings packets in and out, which takes time.
+packets there (OpenNetVM's wake thread). If the manager also moves packets into and out of the chains, as on a host
+(`synthetic_nf/src/chain.c`), its round takes time.
 """
 
 # Elements of arrays are Any to the type checker; numba gives them their types.
@@ -18,7 +18,7 @@ from slomo.simulator.state import State
 
 @compiled
 def look_at_rings(sharing: Sharing, now: float) -> None:
-    """Find out which stages are overloaded, and the mean lengths of rings."""
+    """Determine which stages are overloaded, and update the mean lengths of rings."""
     for stage in range(sharing.stages.shape[0]):
         row = sharing.stages[stage]
         length = row[h.Q_TAIL] - row[h.Q_HEAD]
@@ -45,7 +45,7 @@ def stop_upstream(sharing: Sharing) -> None:
                 sharing.chains[chain, h.J_DROPPING] = 1
                 for before in range(hop):
                     sharing.stages[sharing.paths[chain, before], h.Q_YIELD] = 1
-    for chain in range(sharing.chains.shape[0]):  # a stage is still of use to a chain with nothing overloaded behind it
+    for chain in range(sharing.chains.shape[0]):  # a stage may run if nothing behind it is overloaded
         for hop in range(sharing.chains[chain, h.J_HOPS] - 1, -1, -1):
             sharing.stages[sharing.paths[chain, hop], h.Q_YIELD] = 0
             if sharing.stages[sharing.paths[chain, hop], h.Q_OVERLOADED]:
@@ -54,7 +54,7 @@ def stop_upstream(sharing: Sharing) -> None:
 
 @compiled
 def bring(state: State, sharing: Sharing, now: float) -> float:
-    """Let the manager carry packets out of the chains and into them; return how long that takes [ns]."""
+    """Let the manager move packets out of the chains and into them; return the time that it takes [ns]."""
     each = 0.5 * sharing.settings[h.E_CARRY]
     spent = each * sharing.settings[h.E_LEFT]
     for chain in range(sharing.chains.shape[0]):
@@ -96,7 +96,7 @@ def wake_stages(sharing: Sharing, now: float) -> None:
 
 @inner
 def scan(state: State, sharing: Sharing) -> None:
-    """Run one round of the manager: marks, packets if it carries them, then wake-ups."""
+    """Run one round of the manager: overload marks, packets if the manager moves them, then wake-ups."""
     settings = sharing.settings
     now = settings[h.E_NEXT_SCAN]
     if settings[h.E_WAKING] == 0.0:

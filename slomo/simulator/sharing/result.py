@@ -17,22 +17,22 @@ from slomo.vocabulary.service_chains import ChainSystem
 class StageResult:
     """Simulated counts and times of one stage."""
 
-    #: Packets it worked on, that came to its ring, and that the full ring dropped [Mpps].
+    #: Packets that the stage processed, that came to its ring, and that its full ring dropped [Mpps].
     processed_mpps: float
     arrived_mpps: float
     dropped_mpps: float
-    #: Share of its core's time it had, 0 to 1.
+    #: Share of its core's time that the stage had, 0 to 1.
     cpu_share: float
-    #: CPU time per packet [cycles]; 0 if it had none.
+    #: CPU time per packet [cycles]; 0 if no packet was processed.
     cycles_per_packet: float
     #: Voluntary and involuntary context switches, per second.
     voluntary_per_s: float
     involuntary_per_s: float
-    #: Share of its accesses beyond L2 that the last-level cache served.
+    #: Share of the stage's accesses beyond L2 that the last-level cache served.
     l3_hit: float | None
-    #: Its traffic to and from memory [GB/s].
+    #: The stage's traffic to and from memory [GB/s].
     memory_gb_s: float
-    #: What it holds of the last-level caches at the end, packets apart [KiB].
+    #: Occupancy of the stage's data in the last-level caches at the end, without packets [KiB].
     llc_kib: float
 
 
@@ -40,17 +40,17 @@ class StageResult:
 class ChainResult:
     """Simulated throughput, losses and latency of one chain."""
 
-    #: Packets sent to it and that left it [Mpps].
+    #: Packets sent to the chain, and packets that left it [Mpps].
     offered_mpps: float
     throughput_mpps: float
-    #: Rate at which it left, preamble and gap included [Gbit/s].
+    #: Rate of the packets that left the chain, preamble and gap included [Gbit/s].
     gbps: float
-    #: Dropped at its entry before any work, and where a ring was full [Mpps].
+    #: Packets dropped at the chain's entry before any work, and packets dropped by full rings [Mpps].
     entry_dropped_mpps: float
     queue_dropped_mpps: float
-    #: Those of the latter that a stage had worked on already [Mpps].
+    #: Packets dropped by full rings after at least one stage had processed them [Mpps].
     wasted_mpps: float
-    #: Left with an ECN mark [Mpps].
+    #: Packets that left with an ECN mark [Mpps].
     marked_mpps: float
     #: ``p50``, ``p95``, ``p99`` from arrival to departure [us]; empty if no packet left.
     latency_us: Mapping[str, float]
@@ -60,10 +60,10 @@ class ChainResult:
 class ChainSimulation:
     """Result of a simulation of chains."""
 
-    #: By name, in the order given.
+    #: Results by name, in the order in which the chain system lists them.
     stages: Mapping[str, StageResult]
     chains: Mapping[str, ChainResult]
-    #: Core -> share of its time without work, 0 to 1.
+    #: Core -> share of its time in which it was idle, 0 to 1.
     idle: Mapping[int, float]
     #: Core -> share of its time that went into context switches, 0 to 1.
     switching: Mapping[int, float]
@@ -71,7 +71,7 @@ class ChainSimulation:
     memory_used: tuple[float, ...]
     #: Share of the link between sockets in use, 0 to 1.
     link_used: float
-    #: Time counted over [ms].
+    #: Simulated time over which packets were counted [ms].
     duration_ms: float
 
 
@@ -80,7 +80,7 @@ def assemble_chains(
 ) -> ChainSimulation:
     """Convert the counts of a finished simulation to its result.
 
-    Raises SlomoError (an internal fault: more was moved than a memory channel or the link can).
+    Raises SlomoError (an internal fault) if more was moved than a memory channel or the link can move.
     """
     require_possible(machine, state.channels[:, s.H_BUSY_TOTAL], span_ns)
     cores = sorted({stage.core for stage in system.stages})

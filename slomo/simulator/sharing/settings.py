@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from slomo.errors import InvalidValueError, UnknownNameError
 
-#: order of the constants in `slomo.simulator.sharing.state`
+#: Schedulers, in the order of the constants in `slomo.simulator.sharing.state`.
 KINDS = ("rr", "cfs", "batch", "eevdf", "eevdf-batch")
 
 
@@ -22,7 +22,7 @@ class SpanFields(TypedDict, total=False):
 class Span:
     """Duration of a simulation, with its warm-up.
 
-    Raises InvalidValueError for a time counted that is not above 0.
+    Raises InvalidValueError if the counted time is not above 0.
 
     Examples
     --------
@@ -30,10 +30,10 @@ class Span:
     200.0
     """
 
-    #: Time counted over, and before [ms].
+    #: Simulated time over which packets are counted, and time simulated before [ms].
     duration_ms: float = 500.0
     warm_ms: float = 200.0
-    #: Of random accesses, arrivals and costs.
+    #: Seed of random accesses, arrivals and costs.
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -55,8 +55,8 @@ class Scheduler:
     1.0
     """
 
-    #: SCHED_RR; SCHED_NORMAL and SCHED_BATCH of Linux up to 6.5 (CFS) and since (EEVDF); one of "rr", "cfs", "batch",
-    #: "eevdf", "eevdf-batch".
+    #: One of "rr" (SCHED_RR), "cfs" and "batch" (SCHED_NORMAL and SCHED_BATCH of Linux up to 6.5), "eevdf" and
+    #: "eevdf-batch" (the same two policies since 6.6).
     kind: str = "cfs"
     #: Time slice of round robin [ms]; Linux has 100.
     quantum_ms: float = 100.0
@@ -79,9 +79,9 @@ class Scheduler:
 
 @dataclass(frozen=True)
 class Manager:
-    """What the chains' manager does besides passing packets on.
+    """Back-pressure and timing of the chains' manager.
 
-    Raises InvalidValueError for a time between looks that is not above 0, or to bring packets that is below 0.
+    Raises InvalidValueError if `scan_us` is not above 0, or if `carry_ns` is below 0.
 
     Examples
     --------
@@ -89,19 +89,19 @@ class Manager:
     51.0
     """
 
-    #: Whether it presses back: drops at a chain's entry, flags upstream stages, blocks on full outputs, marks (ECN).
+    #: Whether the manager applies back-pressure: it drops packets at a chain's entry, makes upstream stages yield,
+    #: blocks stages whose next ring is full, and sets ECN marks.
     pressure: bool = False
     #: A stage is overloaded only if packets wait longer than this [us].
     waiting_us: float = 100.0
-    #: How far from a ring's low mark to its high one its smoothed length is when packets are marked, and the weight of
-    #: the latest length.
+    #: Packets get ECN marks when a ring's smoothed length exceeds this point between its low (0) and high (1)
+    #: watermark; `smoothing`: weight of the latest length.
     mark_between: float = 0.75
     smoothing: float = 0.1
-    #: Time between two looks at the rings [us]: OpenNetVM's wake thread sleeps for 1 us, which the kernel's timer slack
-    #: makes 51 (``PR_SET_TIMERSLACK``, 50 us by default).
+    #: Time between two rounds over the rings [us]: OpenNetVM's wake thread sleeps for 1 us, which the kernel's timer
+    #: slack makes 51 (``PR_SET_TIMERSLACK``, 50 us by default).
     scan_us: float = 51.0
-    #: Time it takes to bring a packet in and out, where the manager itself does so at its looks [ns]; 0 where the
-    #: network card does. Looks then also cost this time.
+    #: Time to bring a packet in and out, if the manager does so in its rounds [ns]; 0 if the network card does.
     carry_ns: float = 0.0
 
     def __post_init__(self) -> None:

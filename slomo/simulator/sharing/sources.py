@@ -31,7 +31,7 @@ def constant(state: State, sharing: Sharing, chain: int, until: float) -> None:
 
 @compiled
 def saturating(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Fill the first ring as fast as the wire allows, then rest until the ring has room."""
+    """Fill the first ring as fast as the wire allows, then pause until the ring has room."""
     times, stage = sharing.chain_times[chain], sharing.stages[sharing.paths[chain, 0]]
     while times[h.G_NEXT] <= until:
         if times[h.G_NEXT] >= times[h.G_TO] or stage[h.Q_TAIL] - stage[h.Q_HEAD] >= stage[h.Q_CAPACITY]:
@@ -89,7 +89,7 @@ def responsive(state: State, sharing: Sharing, chain: int, until: float) -> None
 
 @compiled
 def send(state: State, sharing: Sharing, chain: int, until: float) -> None:
-    """Let a source send its packets up to a time."""
+    """Let a source send the packets that are due up to time `until`."""
     kind = sharing.chains[chain, h.J_KIND]
     if kind == h.CONSTANT:
         constant(state, sharing, chain, until)
@@ -101,7 +101,7 @@ def send(state: State, sharing: Sharing, chain: int, until: float) -> None:
 
 @compiled
 def room_again(sharing: Sharing, chain: int, now: float) -> None:
-    """Let a source that fills the ring continue, since the ring has room again."""
+    """Let a paused source continue, since its ring has room again."""
     times = sharing.chain_times[chain]
     if (
         sharing.chains[chain, h.J_KIND] == h.SATURATING

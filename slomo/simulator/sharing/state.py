@@ -1,7 +1,7 @@
 """The state of shared cores and chains as plain arrays, and the names of their columns.
 
-Tenants of the machine's arrays are, in this order: the stages; per chain, the network card's side of it, which owns its
-buffers; per used core, the operating system's own lines.
+Tenants in the machine's arrays are, in this order: the stages; for each chain, a network card, which owns the chain's
+buffers; for each used core, the operating system's own lines.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Sharing(NamedTuple):
     stages: Ints  # (stages, Q_COLUMNS)
     stage_times: Floats  # (stages, R_COLUMNS) [ns]
     rings: Ints  # (stages, capacity) packets that wait
-    done: Ints  # (stages, batch) packets worked on that are handed on with the rest of their batch
+    done: Ints  # (stages, batch) processed packets that wait until their batch is complete
     costs: Floats  # (stages, costs) work per packet to draw from [ns per access]
     packets: Ints  # (packets, P_COLUMNS)
     packet_times: Floats  # (packets, 2) arrival at the machine, at the ring it waits in [ns]
@@ -29,14 +29,14 @@ class Sharing(NamedTuple):
     chains: Ints  # (chains, J_COLUMNS)
     chain_times: Floats  # (chains, G_COLUMNS) [ns]
     paths: Ints  # (chains, longest) stages in order
-    answers: Floats  # (chains, ANSWERS) when news of a packet reaches the source [ns]
-    verdicts: Ints  # (chains, ANSWERS) what news: delivered, marked or lost
+    answers: Floats  # (chains, ANSWERS) when the acknowledgement of a packet reaches the source [ns]
+    verdicts: Ints  # (chains, ANSWERS) fate of the packet: delivered, marked or lost
     latency: Floats  # (chains, LATENCY_SAMPLES) [ns]
     l2_sockets: Ints  # (cores,) socket of each core in use
     domain_sockets: Ints  # (domains,) socket of each last-level cache
 
 
-#: Capacity for answers in flight to a responsive source; more than its window ever is.
+#: Capacity for acknowledgements in flight to a responsive source; larger than its window can be.
 ANSWERS = 16384
 MOST_WINDOW = 8192.0
 DELIVERED, MARKED, LOST = range(3)

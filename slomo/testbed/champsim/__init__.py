@@ -1,1 +1,1 @@
-"""Run slomo's network functions on the ChampSim simulator; import this package's files."""
+"""Run slomo's network functions on the ChampSim simulator; import the modules, not the package."""

@@ -1,7 +1,8 @@
 """Find the user's ChampSim: one binary per number of cores, each built from the expected configuration.
 
 ChampSim's configuration is fixed at build time, and a binary reports only its number of cores. Each binary must
-therefore lie beside the JSON file that upstream's `config.sh` built it from, under its `executable_name`.
+therefore be in the folder of the JSON file from which upstream's `config.sh` built it, and be named as its
+`executable_name` says.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from slomo.files.opening import read_text
 from slomo.testbed.host.nf.readout import field_at
 
 VARIABLE = "SLOMO_CHAMPSIM"
-#: Values that a configuration must have: field -> value; `docs/guides/champsim.md` shows them as a file.
+#: Required values of a ChampSim configuration, by field; `docs/guides/champsim.md` shows them as a file.
 EXPECTED: Mapping[str, Any] = MappingProxyType(
     {
         "block_size": 64,
@@ -49,9 +50,9 @@ class Binary:
 
     #: The program.
     path: Path
-    #: How many traces it takes.
+    #: Number of cores, and thus of traces.
     cores: int
-    #: What it was built from.
+    #: Configuration from which it was built.
     configuration: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -63,10 +64,10 @@ class Binary:
 def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] | None = None) -> dict[int, Binary]:
     """Return the binaries of a folder by number of cores.
 
-    `place`: folder, or one configuration file; the environment variable SLOMO_CHAMPSIM if not given. `expected`: what
-    differs from :data:`EXPECTED`, for instance ``{"LLC.replacement": "ship"}``. Raises TestbedError where nothing is
-    named, or a binary is missing; ConfigurationError where a file is no configuration, or none is the one expected:
-    file, field, value and what was needed.
+    `place`: folder, or one configuration file; by default the value of the environment variable SLOMO_CHAMPSIM.
+    `expected`: required values that differ from :data:`EXPECTED`, for instance ``{"LLC.replacement": "ship"}``. Raises
+    TestbedError if no folder is given or a binary is missing. Raises ConfigurationError, with file, field, value and
+    required value, if a file is no configuration or none has the required values.
     """
     named = place if place is not None else os.environ.get(VARIABLE)
     if not named:

@@ -1,8 +1,8 @@
 """Convert a recording to ChampSim's trace: 64-byte records with registers, branches and addresses.
 
-An instruction with a memory operand becomes a load, a computation and a store, as a core splits it; as one record the
-load would wait for registers that it does not need. Record format: ChampSim, inc/trace_instruction.h; kinds of branches
-follow from registers, inc/instruction.h.
+An instruction with a memory operand becomes a load, a computation and a store, as a core splits it. In a single record,
+the load would wait for registers that only the computation needs. Record format: ChampSim, inc/trace_instruction.h.
+ChampSim infers a branch's kind from its registers (inc/instruction.h).
 """
 
 from collections.abc import Mapping
@@ -40,13 +40,13 @@ _LINE_B = 64
 class Instruction:
     """Registers that one instruction reads and writes, as numbers in ChampSim's trace format."""
 
-    #: Registers of the address, read otherwise, written.
+    #: Registers that form the address, other registers read, and registers written.
     addressing: tuple[int, ...]
     read: tuple[int, ...]
     written: tuple[int, ...]
     #: ``""``, ``"direct"``, ``"indirect"``, ``"conditional"``, ``"call"``, ``"indirect-call"`` or ``"return"``.
     branch: str = ""
-    #: Whether a load is all it does.
+    #: Whether the instruction only loads data into a register.
     moves: bool = False
 
 
@@ -78,7 +78,7 @@ class Disassembler:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, ip: int, size: int) -> Instruction:
-        """Return the instruction at an address; empty for addresses outside the program."""
+        """Return the instruction at an address; one without registers for addresses outside the program."""
         for start, end, offset in self._segments:
             if start <= ip < end:
                 code = self._image[offset + ip - start : offset + ip - start + size]
@@ -128,7 +128,7 @@ class Disassembler:
 def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return a recording as ChampSim's records, and how many records precede each instruction.
 
-    `instruction`: from (address, size) to an :class:`Instruction`, for instance a :class:`Disassembler`. Raises
+    `instruction`: maps (address, size) to an :class:`Instruction`, for instance a :class:`Disassembler`. Raises
     ConfigurationError for a recording without instructions.
     """
     count = len(recording.ip)
@@ -226,8 +226,8 @@ def _branch_registers(what: Instruction) -> tuple[tuple[int, ...], tuple[int, ..
 def resident_set(recording: Recording, lines: int) -> NDArray[Any]:
     """Return one load for each of the `lines` cache lines that were used last before the recording.
 
-    ChampSim starts with empty caches. If there are fewer lines, they are loaded repeatedly, so that every trace begins
-    with equally many loads and all warm-ups end at about the same time.
+    ChampSim starts with empty caches. If fewer than `lines` lines were used, they are loaded repeatedly, so that every
+    trace begins with equally many loads and all warm-ups end at about the same time.
     """
     used = recording.history[-lines:]
     records = np.zeros(lines, dtype=RECORD)
@@ -240,14 +240,14 @@ def resident_set(recording: Recording, lines: int) -> NDArray[Any]:
 
 
 def lines_of(records: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the cache lines that records access, in order, and the record of each access."""
+    """Return the cache lines that records access, in order, and the index of the record of each access."""
     both = np.concatenate([records["loads"], records["stores"]], axis=1)
     owner, slot = np.nonzero(both)
     return both[owner, slot] // np.uint64(_LINE_B), owner
 
 
 def working_set(records: NDArray[Any]) -> list[tuple[int, float]]:
-    """Return the mean number of different lines in six windows of this many records (Denning, CACM 1968)."""
+    """Return pairs of a window length in records and the mean number of lines in such a window (Denning, CACM 1968)."""
     lines, owner = lines_of(records)
     curve, length = [(0, 0.0)], 256
     while length < len(records):

@@ -1,7 +1,8 @@
 """Run ChampSim on traces and read its report: retired records, cycles, and JSON statistics.
 
-A run ends with the shortest trace; no number of instructions is given, since statistics would then span the slowest
-core while rates do not. Counters span the whole run, so those of a shorter run with the same start are subtracted.
+A run ends with the shortest trace. It has no limit of instructions, since with a limit the statistics would cover the
+time until the slowest core reaches it, but the rates would not. Counters cover the whole run, so those of a shorter run
+with the same start are subtracted.
 """
 
 import re
@@ -48,11 +49,11 @@ class _ChannelRows(Struct):
 class Execution(Stored):
     """Report of the measured phase of one ChampSim run."""
 
-    #: Records each core had retired when the phase began.
+    #: Number of records that each core had retired when the phase began.
     start: tuple[int, ...]
-    #: Records each core retired in it.
+    #: Number of records that each core retired during the phase.
     records: tuple[int, ...]
-    #: Its length.
+    #: Length of the phase [cycles].
     cycles: int
     #: JSON statistics of the phase ("sim").
     counters: Mapping[str, Any]
@@ -61,9 +62,9 @@ class Execution(Stored):
 def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> Execution:
     """Run a binary on one trace per core and return its report.
 
-    `traces`: uncompressed ones. `warm`: records of the warm-up. `folder`: where the JSON statistics may be written.
-    Raises ConfigurationError for a trace that ends in the middle of a record or while warming up, or statistics that
-    cannot be read; TestbedError where ChampSim fails.
+    `traces`: uncompressed trace files. `warm`: number of records of the warm-up. `folder`: where the JSON statistics
+    are written. Raises ConfigurationError if a trace ends in the middle of a record or during warm-up, or if the
+    statistics cannot be read; TestbedError if ChampSim fails.
     """
     for trace in traces:
         check_length(trace, warm)
@@ -144,7 +145,7 @@ def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:
 def _checked(phase: Mapping[str, Any], cores: int, file: str) -> Mapping[str, Any]:
     """Return the measured phase's counters, after checking that each list has one entry per core.
 
-    ChampSim lists cores in reverse order, but the counts of a cache in ascending order.
+    ChampSim lists cores in descending order, but the counts of a cache by core in ascending order.
     """
     try:
         if len(phase["cores"]) != cores:

@@ -1,7 +1,8 @@
 """Record how a network function executes: every instruction and memory access, from a marked function on.
 
 `valgrind --tool=lackey --trace-mem=yes` prints one line per reference (Valgrind User Manual, chapter 14). Calls of
-`worker_step` mark the bursts; the first bursts warm the function's tables, and only their references are kept.
+`worker_step` mark the bursts. The first bursts warm the function's tables; of them only the referenced cache lines are
+kept.
 """
 
 import os
@@ -35,9 +36,9 @@ class Recording:
     owner: NDArray[np.int64]
     address: NDArray[np.uint64]
     kind: NDArray[np.uint8]
-    #: Cache lines referenced before, without repetition, the one referenced last at the end, shape (lines,).
+    #: Cache lines referenced before the recording, each once, in order of their last reference, shape (lines,).
     history: NDArray[np.uint64]
-    #: Calls of the marker within.
+    #: Number of calls of the marked function within the recording.
     calls: int
 
 
@@ -59,9 +60,10 @@ def symbol_address(program: Path, name: str) -> int:
 def record(command: list[str], marker: int, *, skipped_calls: int, instructions: int) -> Recording:
     """Run a program under valgrind's lackey; return its execution after `skipped_calls` calls of the marked function.
 
-    `command`: program and arguments; it is ended once enough was recorded. `marker`: address of the function whose
-    calls are counted. `skipped_calls`: calls that warm up; only the cache lines they referenced are kept.
-    `instructions`: how many to record. Raises TestbedError without valgrind, or where the program ends too early.
+    `command`: program and arguments; the program is killed once enough was recorded. `marker`: address of the function
+    whose calls are counted. `skipped_calls`: number of calls that warm the tables; only the cache lines that they
+    reference are kept. `instructions`: number to record. Raises TestbedError if valgrind is missing or the program ends
+    too early.
     """
     if shutil.which("valgrind") is None:
         raise TestbedError(
@@ -77,7 +79,7 @@ def record(command: list[str], marker: int, *, skipped_calls: int, instructions:
             with os.fdopen(reading, "rb") as stream:
                 warm, text = _read(stream, b"I  %08x," % marker, skipped_calls, instructions)
         finally:
-            process.kill()  # it ignores a closed pipe
+            process.kill()  # the program ignores a closed pipe
     try:
         return parse(text, history=_last_lines(warm), marker=marker, instructions=instructions)
     except ConfigurationError as error:
@@ -89,7 +91,7 @@ def parse(
 ) -> Recording:
     """Convert lackey's output to a recording.
 
-    Raises ConfigurationError for a text with too few instructions, or a line that is not lackey's.
+    Raises ConfigurationError for a text with too few instructions or a line in another format than lackey's.
     """
     ips, sizes, owners, addresses, kinds = [], [], [], [], []
     count = 0

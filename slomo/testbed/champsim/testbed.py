@@ -1,8 +1,8 @@
 """ChampSim as a testbed: traces of slomo's native network functions run on an independent, widely used simulator.
 
 ChampSim (Gober et al., arXiv 2210.14324) simulates out-of-order cores, private caches, a shared LLC and DRAM; it is no
-part of slomo. Both phases of SLOMO's protocol are simulated; the competitors' phase is run once for all targets.
-Address spaces are separate, the binary fixes the page mapping, and equal runs take equal cycles.
+part of slomo. Both phases of SLOMO's protocol are simulated; the competitors' phase is run once for all targets. Each
+tenant has its own address space, the binary fixes the page mapping, and equal runs take equally many cycles.
 """
 
 import hashlib
@@ -45,12 +45,13 @@ def champsim_machine() -> Machine:
 class ChampSimTestbed:
     """Runs co-locations of up to four network functions on ChampSim.
 
-    `machine`: the one that the binaries were built for. `network_functions`: additional ones, each with a `host:`
-    section whose program is ours. `binaries`: as in :func:`~slomo.testbed.champsim.binaries.find_binaries`. `variant`:
-    differences from the expected configuration, field -> value. `window`: what is measured. `folder`: where traces and
-    results are kept; by default the user's cache.
+    `machine`: machine that the binaries simulate. `network_functions`: additional network functions, each with a
+    `host:` section that runs slomo's own program. `binaries`: `place` of
+    :func:`~slomo.testbed.champsim.binaries.find_binaries`. `variant`: differences from the expected configuration,
+    field -> value. `window`: lengths of settling time and measured window. `folder`: where traces and results are kept;
+    by default the user's cache.
 
-    Raises TestbedError where ChampSim is not found; ConfigurationError for a ChampSim of another configuration.
+    Raises TestbedError if ChampSim is not found; ConfigurationError if it was built from another configuration.
     """
 
     name = "champsim"
@@ -80,7 +81,7 @@ class ChampSimTestbed:
         """Simulate the competitors alone, then all tenants.
 
         Raises InvalidValueError for another machine, more tenants than cores, or settings that ChampSim lacks;
-        TestbedError if a function cannot be traced, or ChampSim fails.
+        TestbedError if a function cannot be traced or ChampSim fails.
         """
         self.check(colocation)
         everybody = self._phase(colocation.tenants) if colocation.target is not None else None
@@ -144,7 +145,7 @@ class ChampSimTestbed:
     def _phase(self, tenants: tuple[Workload, ...]) -> Phase:
         """Simulate some network functions together, or read the stored result."""
         made = [self._traces.trace(workload, self._definition(workload.nf)) for workload in tenants]
-        seats = sorted(range(len(made)), key=lambda seat: tenants[seat].key)  # one run for all targets
+        seats = sorted(range(len(made)), key=lambda seat: tenants[seat].key)  # sorted: one run for all targets
         traces = [made[seat] for seat in seats]
         settling = self._execution(traces, "settling")
         whole = self._execution(traces, "whole")

@@ -1,7 +1,8 @@
 """Record, convert and store traces of workloads, each cut to the same duration of a solo run.
 
-A trace begins with one load for each line used last before the recording (caches start empty), followed by the code. A
-solo run of the trace gives its progress over cycles: performance beside others is compared over the same part.
+A trace begins with one load for each line that was used last before the recording, since caches start empty; the
+recorded code follows. A solo run of the trace gives its progress over cycles, so that the speed beside competitors is
+compared over the same part of the trace.
 """
 
 import hashlib
@@ -31,11 +32,11 @@ from slomo.testbed.host.traffic.pcap import cached_pcap
 from slomo.vocabulary.workload import Workload, canonical_json
 
 MARKER = "worker_step"
-#: Raised whenever the trace of a workload changes.
+#: Version of the traces; increased whenever the trace of a workload changes.
 VERSION = 1
-_BUFFERS = 256  # of functions that have no setting for them: as much smaller as the caches are
-_FIRST_TRY = 60_000  # records from which the speed alone is guessed
-_SHARES = (0.08, 0.16, 0.28, 0.4, 0.55, 0.7, 0.85, 1.0)  # of a trace, at which its solo cycles are read
+_BUFFERS = 256  # packet buffers of functions without a setting for them, scaled down like the caches
+_FIRST_TRY = 60_000  # number of records from which the solo speed is estimated
+_SHARES = (0.08, 0.16, 0.28, 0.4, 0.55, 0.7, 0.85, 1.0)  # shares of a trace after which its solo cycles are recorded
 _MOST_PER_CYCLE = 3.6  # records per cycle: an upper bound; surplus records are dropped
 
 
@@ -43,11 +44,11 @@ _MOST_PER_CYCLE = 3.6  # records per cycle: an upper bound; surplus records are 
 class TraceWindow:
     """Lengths of a run's settling time and measured window, in cycles of a solo run."""
 
-    #: From the warm-up's end to the window's begin: neighbours must fill the shared cache once.
+    #: Time from the end of the warm-up to the start of the window, in which neighbours must fill the shared cache once.
     settle_cycles: int = 90_000
     #: Length of the window.
     cycles: int = 130_000
-    #: Bursts of packets that warm the function's tables before it is recorded.
+    #: Number of packet bursts that warm the function's tables before the recording.
     bursts: int = 150
 
     def __post_init__(self) -> None:
@@ -60,19 +61,19 @@ class TraceWindow:
 class Trace:
     """The trace of one workload, with the progress of its solo run."""
 
-    #: The trace up to the window's end, and up to its begin.
+    #: The trace up to the end of the window, and up to its start.
     whole: Path
     settling: Path
-    #: On average over the recording.
+    #: Averages over the recording.
     packets_per_record: float
     instructions_per_record: float
-    #: Records and cycles of its run alone, shape (n, 2).
+    #: Records and cycles of the solo run, shape (n, 2).
     alone: NDArray[np.float64]
-    #: Different lines referenced in so many records, shape (m, 2).
+    #: Number of records, and of different lines that so many records reference, shape (m, 2).
     working_set: NDArray[np.float64]
 
     def cycles_alone(self, start: float, end: float) -> float:
-        """Return how many cycles a part of the trace takes in the solo run."""
+        """Return the cycles that the records from `start` to `end` take in the solo run."""
         return float(np.diff(np.interp((start, end), self.alone[:, 0], self.alone[:, 1]))[0])
 
     @property
@@ -85,7 +86,8 @@ class Trace:
 class TraceStore:
     """Traces of workloads, stored in a folder.
 
-    `folder`: where traces are kept, 25 to 150 MB each. `alone`: ChampSim with one core. `lines`: of the shared cache.
+    `folder`: where traces are kept, 25 to 150 MB each. `alone`: ChampSim with one core. `lines`: cache lines of the
+    LLC.
     """
 
     def __init__(self, folder: Path, alone: Binary, window: TraceWindow, lines: int) -> None:
@@ -94,7 +96,7 @@ class TraceStore:
         self._making: dict[str, threading.Lock] = {}
 
     def trace(self, workload: Workload, definition: HostDefinition) -> Trace:
-        """Return a workload's trace, made if it does not exist. Raises TestbedError if it cannot be recorded."""
+        """Return a workload's trace; make it first if it is missing. Raises TestbedError if it cannot be recorded."""
         stated = {
             "version": VERSION,
             "workload": workload.to_dict(),
@@ -123,7 +125,7 @@ class TraceStore:
         length = self.lines + _FIRST_TRY
         cycles = self._cycles_alone(recorded[:length], draft)
         while cycles < total and length < len(recorded):
-            speed = (length - self.lines) / cycles  # and half of it again: cold predictors are slow
+            speed = (length - self.lines) / cycles  # times 1.5 below: predictors are still cold
             length = min(len(recorded), length + int(1.5 * speed * (total - cycles)) + _FIRST_TRY)
             cycles = self._cycles_alone(recorded[:length], draft)
         if cycles < total:
@@ -138,7 +140,7 @@ class TraceStore:
             write_durably(place / f"{name}.trace", recorded[:end].tobytes())
         lines = working_set(recorded[self.lines : ends[1]])
         described = {**stated, "alone": alone, "working_set": lines, "workload": workload.key}
-        write_durably(place / "trace.json", json.dumps(described))  # the last: a folder with it is whole
+        write_durably(place / "trace.json", json.dumps(described))  # written last: a folder that has it is complete
 
     def _recorded(
         self, workload: Workload, definition: HostDefinition, draft: Path, instructions: int

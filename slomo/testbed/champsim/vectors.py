@@ -1,9 +1,9 @@
 """Convert ChampSim's statistics to slomo's counters; counters that ChampSim lacks stay missing.
 
-Counters are those of the window: the whole run's less the warm-up's. Memory writes are counted per channel, not per
-core: they are divided in proportion to each core's L2 write-backs. Occupancy is not counted but derived from the
-traces: an LRU cache holds the lines referenced during the last T, and T is such that all tenants together fill the
-cache (Fagin, JACM 1977; Che, JSAC 2002).
+Counters are those of the window: the whole run's minus the shorter settling run's. ChampSim counts memory writes per
+channel, so they are divided among cores in proportion to their L2 write-backs. Occupancy is derived from the traces: an
+LRU cache holds the lines referenced during the last T, and T is chosen such that all tenants together fill the cache
+(Fagin, JACM 1977; Che, JSAC 2002).
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ LINE_B = 64
 class TenantWindow:
     """Counts of one core over the measured window."""
 
-    #: Retired, and how long it took.
+    #: Records retired in the window, and length of the window [cycles].
     records: int
     cycles: int
-    #: Records of its trace that were retired before.
+    #: Records of the core's trace retired before the window.
     start: int
     #: Accesses: `l2`, `l2_misses`, `llc`, `llc_misses` and lines written back to the LLC, `written`.
     counts: dict[str, int]
@@ -39,7 +39,7 @@ class TenantWindow:
 def windows(settling: Execution, whole: Execution) -> list[TenantWindow]:
     """Return each core's counts in the measured window.
 
-    The window is what a long run has beyond a shorter run with the same beginning.
+    The window is the part of a long run after the end of a shorter run with the same beginning.
     """
     result = []
     for core in range(len(whole.records)):
@@ -160,10 +160,10 @@ def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], line
 def throughput_mpps(core: TenantWindow, trace: Trace, machine: Machine) -> float:
     """Return a tenant's throughput [Mpps]: its solo throughput times its relative speed in this run.
 
-    The relative speed is the number of cycles that the same part of the trace takes alone, divided by the cycles it
-    took here.
+    The relative speed is the number of cycles that a part of the trace takes in the solo run, divided by its cycles in
+    this run.
 
-    The cost of a packet varies along a trace; comparing the same part removes that.
+    The cost of a packet varies along a trace; comparing the same part removes this variation.
     """
     alone = trace.alone_records_per_cycle * trace.packets_per_record * machine.frequency_ghz * 1e3
     return alone * trace.cycles_alone(core.start, core.start + core.records) / core.cycles

@@ -1,6 +1,6 @@
 """Find slomo's own network functions as a program, or compile them on demand into the user's cache.
 
-The portable build needs only a C compiler; the DPDK build is made by meson if libdpdk is installed.
+The portable build needs only a C compiler; meson makes the DPDK build if libdpdk is installed.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ _OVERRIDES = {"portable": "SLOMO_NF_PORTABLE", "dpdk": "SLOMO_NF_DPDK"}
 
 
 def slomo_nf_binary(build: str = "portable") -> Path:
-    """Return the path of `slomo-nf`, and compile it first if there is no binary of these sources.
+    """Return the path of `slomo-nf`; compile it first if the cache has no binary of the present sources.
 
-    Raises TestbedError, with the compiler's last output, if it cannot be compiled here.
+    Raises TestbedError, with the compiler's last output, if the compilation fails.
 
     `build`, "portable" or "dpdk": which build; the environment variables SLOMO_NF_PORTABLE and SLOMO_NF_DPDK name
     binaries of your own.

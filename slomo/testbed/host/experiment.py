@@ -1,8 +1,7 @@
 """Run one experiment: competitors alone, then beside the target; all processes are stopped in any case.
 
-The order is SLOMO's (SIGCOMM'20, section 4.1). The target's slowdown is measured inside one process of each tenant, and
-stated as throughput relative to solo runs of the same campaign, because throughput drifts between two starts of the
-same NF.
+The order is SLOMO's (SIGCOMM'20, section 4.1). Throughput changes between two starts of the same NF. The slowdown is
+therefore measured without restarting any tenant, and multiplied by the solo throughput of the same campaign.
 """
 
 import statistics
@@ -38,13 +37,13 @@ class Bench:
     cores: tuple[int, ...]
     #: Duration and repetitions of measurements.
     settings: HostSettings
-    #: Counters; None if reporter probes replace them.
+    #: Counter reader; None if probe programs (reporters) replace it.
     reader: CounterReader | None
-    #: Returns the probes, calibrated on first use.
+    #: Function that returns the probes; they are calibrated on first use.
     probe: Callable[[], Probe]
-    #: Sends to NFs whose throughput the generator measures.
+    #: Generator for the NFs whose throughput a generator measures.
     generator: TrafficGenerator | None = None
-    #: Workload key -> solo throughputs of this campaign [Mpps]; solo runs add to it.
+    #: Workload key -> solo throughputs measured in this campaign [Mpps]; each solo run adds one.
     solo_mpps: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -66,7 +65,7 @@ class Experiment:
     def phases(self) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
         """Run both phases: the competitors alone, then beside the target.
 
-        Returned are both phases, as in `RunRecord`, and details for the provenance.
+        Return both phases, as in `RunRecord`, and details for the provenance.
         """
         target = self.colocation.target
         own = NOTHING_CORE if target is None or self._bench.reader is not None else self._own_by_probe(target)
@@ -103,7 +102,7 @@ class Experiment:
     def _members(
         self, competitors: Sequence[HostTenant], socket: MetricVector | None = None
     ) -> tuple[MetricVector, ...]:
-        """Return the counters of each competitor, if a probe has measured that competitor alone."""
+        """Return the counters of each competitor; unknown unless a probe has measured that competitor alone."""
         if self._bench.reader is not None:
             return tuple(NOTHING_CORE for _ in competitors)
         if socket is not None and len(competitors) == 1:
@@ -114,7 +113,7 @@ class Experiment:
     def _own_by_probe(self, target: Workload) -> MetricVector:
         """Return the pressure that the target puts on others, measured by probes beside it alone.
 
-        Solo runs measure it again after some time; other runs take the known value.
+        A solo run repeats the measurement if the last one is old; other runs use the last value.
         """
         probe = self._bench.probe()
         reading = probe.of([target.key])
@@ -150,8 +149,8 @@ class Experiment:
     def _others(self, pairs: Paired, competitors: Sequence[HostTenant]) -> list[float]:
         """Return the competitors' throughput [Mpps].
 
-        A single competitor's throughput is, if possible, its measured ratio to running alone times its reference solo
-        throughput, since a ratio within one process is more precise.
+        If possible, a single competitor's throughput is the product of its throughput ratio (beside the target to
+        alone) and its reference solo throughput, since a ratio within one process is more precise.
         """
         rates = [statistics.median(column) for column in zip(*pairs.competitors_mpps, strict=True)]
         reference = self._bench.solo_mpps.get(competitors[0].workload.key)
@@ -179,7 +178,7 @@ class Experiment:
     def _watched(
         self, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
     ) -> tuple[list[Window], ObservedPressure]:
-        """Return the windows that `watch` measures, and read the counters meanwhile."""
+        """Return the windows that `watch` measures, and the pressure that the counters show meanwhile."""
         if self._bench.reader is None:
             return watch(), ObservedPressure(tuple(NOTHING_CORE for _ in tenants))
         return observe_counters(self._bench.reader, tenants, watch)

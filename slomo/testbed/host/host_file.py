@@ -1,6 +1,6 @@
 """Read a file that describes a real testbed: cores, counters, traffic generator and settings of a campaign.
 
-It holds the arguments of `HostTestbed` for command-line use; a rack is described once, beside its machine file.
+The file holds the arguments of `HostTestbed` for use on the command line.
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ def load_host(
     UnknownNameError or TestbedError for values that this host or the generator does not accept.
 
     `path`: YAML file with any of `cores`, `counters`, `settings` (see `HostSettings`) and `generator` (`name`, and the
-    arguments of its class). `machine`: name under which the measurements are stored.
+    arguments of the generator's class). `machine`: name under which the measurements are stored.
 
     Examples
     --------

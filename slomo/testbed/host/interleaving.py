@@ -1,8 +1,8 @@
 """Measure alternately with and without competitors, by pausing and resuming their processes.
 
-Throughput drifts by 3 to 8 % between two starts of the same NF, so a slowdown is measured within one: the competitors
-are paused and resumed, neighbouring windows are paired, and the order within pairs alternates so that a linear drift
-cancels.
+Throughput changes by 3 to 8 % between two starts of the same NF, so a slowdown is measured without a restart: the
+competitors are paused and resumed, neighbouring windows are paired, and the order within pairs alternates so that a
+linear drift cancels.
 """
 
 import time
@@ -25,7 +25,7 @@ class Paired:
     beside_mpps: tuple[float, ...]
     #: Throughput of each competitor in the windows beside the target [Mpps].
     competitors_mpps: tuple[tuple[float, ...], ...] = ()
-    #: Windows repeated because an NF did not get its cores.
+    #: Number of windows repeated because an NF did not get its cores.
     rejected: int = 0
     #: Measured time with all tenants running [s].
     duration_s: float = 0.0
@@ -36,7 +36,7 @@ class Paired:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Throughput beside competitors divided by solo throughput, one ratio per pair of windows."""
+        """Throughput with competitors running divided by that with competitors paused, one ratio per pair of windows."""
         return tuple(beside / solo for solo, beside in zip(self.solo_mpps, self.beside_mpps, strict=True) if solo > 0.0)
 
     @property
@@ -47,7 +47,7 @@ class Paired:
 
     @property
     def competitor_ratio(self) -> Summary | None:
-        """Median ratio of a single competitor's throughputs, with its precision."""
+        """Median ratio of a single competitor's throughputs (target running to paused), with its precision."""
         pairs = zip(self.others_solo_mpps, self.competitors_mpps, strict=False)
         ratios = [beside[0] / solo for solo, beside in pairs if solo > 0.0]
         return summarise(ratios) if ratios else None
@@ -75,7 +75,7 @@ class Paired:
 class WindowTaker:
     """Measures windows, and repeats those in which an NF did not get enough CPU time."""
 
-    #: Minimum share and attempts.
+    #: Settings, of which it uses the minimum CPU share and the number of attempts.
     settings: HostSettings
     #: Length of a window [s].
     window_s: float
@@ -141,7 +141,7 @@ def alternate(
 ) -> Paired:
     """Measure a target alternately without and with its competitors, until the ratio is precise enough.
 
-    With `mutual`, a single competitor is measured alone as well, so that its ratio too comes from within one process.
+    With `mutual`, the target is paused too, so that a single competitor's ratio is also measured without a restart.
     Raises UnstableMeasurementError if the ratio's standard error stays above the limit.
     """
     taker = WindowTaker(settings, settings.window_s)
@@ -161,7 +161,7 @@ def alternate(
 def one_more(
     pairs: Paired, target: HostTenant, competitors: Sequence[HostTenant], taker: WindowTaker, *, mutual: bool = False
 ) -> Paired:
-    """Measure one more pair of windows; pairs alternate in whether the window alone comes first."""
+    """Measure one more pair of windows; in every second pair, the window with competitors paused comes first."""
     solo_mpps, together = 0.0, pairs.latest
     for alone in (True, False) if len(pairs.solo_mpps) % 2 == 0 else (False, True):
         paused(competitors, alone)

@@ -1,7 +1,7 @@
 """Give the network functions of a run their cache ways and memory bandwidth, and restore the machine afterwards.
 
-Intel CAT and MBA are used as in ResQ (NSDI'18, section 3). The changes are in the machine's journal (design law 9), so
-that the next campaign gives back what a killed one left.
+Intel CAT and MBA are used as in ResQ (NSDI'18, section 3). The machine's journal records the changes, so that the next
+campaign undoes those that a killed campaign left.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from slomo.vocabulary.colocation import Isolation
 
 #: Backends that divide a last-level cache, best first.
 BACKENDS = ("resctrl", "pqos")
-#: Server of a campaign's plans, by which its receipts are found.
+#: Server name in a campaign's enforcement plans, by which their receipts are found.
 CAMPAIGN = "slomo's campaign"
 
 
@@ -29,7 +29,7 @@ CAMPAIGN = "slomo's campaign"
 def isolated(cores: Sequence[tuple[int, ...]], parts: Sequence[Isolation], backend: Backend) -> Iterator[None]:
     """Give some cores their cache ways and bandwidth while a context lasts.
 
-    `cores`, `parts`: of each tenant; a part without any limit leaves its cores as they are.
+    `cores`, `parts`: CPUs and limits of each tenant; a part without limits leaves the CPUs as they are.
     """
     tenants = [
         TenantSetting(
@@ -51,7 +51,7 @@ def isolated(cores: Sequence[tuple[int, ...]], parts: Sequence[Isolation], backe
 
 
 def undo_killed_campaigns(tree: ResctrlTree | None = None) -> tuple[str, ...]:
-    """Undo what killed campaigns have changed, and remove their monitoring groups; return the names.
+    """Undo the changes of killed campaigns, and remove their monitoring groups; return the names of both.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def undo_killed_campaigns(tree: ResctrlTree | None = None) -> tuple[str, ...]:
     drivers: dict[str, Knobs] = {"resctrl": resctrl, "pqos": PqosKnobs()}
     undone = []
     for receipt in reversed(open_receipts()):
-        with contextlib.suppress(SlomoError):  # one that is not understood is named by `slomo enforce undo --all`
+        with contextlib.suppress(SlomoError):  # `slomo enforce undo --all` names a receipt that cannot be read
             head = receipt.head
             knobs = drivers.get(str(head["backend"]))
             ours = knobs is not None and head["document"].get("server") == CAMPAIGN and head["place"] == knobs.place()
@@ -73,6 +73,6 @@ def undo_killed_campaigns(tree: ResctrlTree | None = None) -> tuple[str, ...]:
     groups = resctrl.tree.groups() if resctrl.tree.mounted else ()
     marks = {group: RunMark.parse(group.rpartition("/")[2]) for group in groups}
     orphans = [group for group, mark in marks.items() if mark is not None and not mark.owner_is_alive()]
-    for group in sorted(orphans, key=len, reverse=True):  # monitoring groups before those that hold them
+    for group in sorted(orphans, key=len, reverse=True):  # monitoring groups before the groups that contain them
         resctrl.tree.remove_group(group)
     return (*undone, *orphans)

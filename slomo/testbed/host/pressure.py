@@ -1,6 +1,7 @@
 """Read counters while throughput is measured, and convert them to vectors of each NF and of the socket.
 
-Counters and probes give the same two readings: the pressure of a competition on the socket, and that of one NF.
+Counters and probes give the same two results: the pressure of all competitors on the socket, and the pressure of one
+NF.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,15 +21,15 @@ NOTHING_SOCKET = MetricVector({}, scope=Scope.SOCKET)
 
 @dataclass(frozen=True)
 class ObservedPressure:
-    """Counters of each NF's core and of the socket, in one part of a run."""
+    """Counters of each NF's core and of the socket, in one phase of a run."""
 
     #: Core-level vectors, one per tenant in order; empty if unknown.
     own: tuple[MetricVector, ...]
-    #: Socket-level.
+    #: Socket-level vector.
     socket: MetricVector = NOTHING_SOCKET
-    #: Of the whole machine.
+    #: Vector of the whole machine.
     system: MetricVector | None = None
-    #: For the provenance.
+    #: Details for the provenance.
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -37,7 +38,7 @@ def observe_counters(
 ) -> tuple[list[Window], ObservedPressure]:
     """Read the counters of the first NF's socket while `watch()` measures throughputs.
 
-    Raises TestbedError if the counters cannot be started, or vanish.
+    Raises TestbedError if the counters cannot be started or vanish.
     """
     cores = [core for tenant in tenants for core in tenant.where.cores]
     reader.start(cores)
@@ -63,5 +64,5 @@ def core_vector(sample: CounterSample, tenant: HostTenant) -> MetricVector:
 
 
 def as_core(vector: MetricVector) -> MetricVector:
-    """Return the pressure that a single NF causes on its socket as counters of that NF's core."""
+    """Convert the pressure that a single NF causes on its socket to counters of that NF's core."""
     return MetricVector(dict(vector), scope=Scope.CORE)

@@ -1,6 +1,6 @@
-"""Start the processes of one run, and end them and remove all that they leave, however the run ends.
+"""Start the processes of one run; end them and remove all their files and groups, even if the run fails.
 
-Everything that a run creates carries its mark, so that the next run finds what a killed one left.
+All processes and files of a run carry its mark, so that the next run finds those that a killed run left.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from slomo.vocabulary.workload import Workload
 
 
 class Run:
-    """One run: it starts and ends network functions as processes; a context manager.
+    """Context manager of one run, which starts and ends network functions as processes.
 
     `generator`: sends packets to NFs whose throughput is measured at a generator.
 
@@ -47,7 +47,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.ExitStack() as stack:  # runs backwards, each even when another fails
+        with contextlib.ExitStack() as stack:  # callbacks run in reverse order, even if one fails
             stack.callback(remove_files_of, self.mark)
             stack.callback(kill_marked, self.mark)
             for tenant in self.tenants:

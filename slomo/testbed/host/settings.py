@@ -1,7 +1,7 @@
 """Settings of measurements on a real machine: durations, repetitions, limits.
 
-Defaults from runs on a two-core machine: single ratios scatter by about 5 %, windows below 0.3 s add noise of their
-own, and a window in which the NF had a third of its core gives ratios anywhere from 0.2 to 2.
+The defaults follow from runs on a two-core machine: single ratios scatter by about 5 %, windows below 0.3 s add noise,
+and windows in which the NF had a third of its core give ratios anywhere from 0.2 to 2.
 """
 
 from dataclasses import dataclass
@@ -22,34 +22,34 @@ class HostSettings(Stored):
 
     #: Length of one window [s].
     window_s: _Positive = 0.4
-    #: Left out after pausing or resuming, while cache contents change [s].
+    #: Time after pausing or resuming that is not measured, while cache contents change [s].
     settle_s: Annotated[float, Meta(ge=0.0, le=60.0)] = 0.06
-    #: Windows with and without competitors: at least, at most.
+    #: Least and largest number of pairs of windows (with and without competitors).
     pairs: PositiveCount = 4
     most_pairs: Annotated[int, Meta(ge=1, le=1000)] = 12
-    #: Relative standard error of the median at which no more windows are taken.
+    #: Relative standard error of the median ratio at which measuring stops.
     precision: _Positive = 0.015
-    #: Relative standard error above which the run is declared unstable.
+    #: Relative standard error of the median ratio above which the run counts as unstable.
     limit: _Positive = 0.05
-    #: Share of its cores a polling NF must get for a window to count.
+    #: Least share of its cores' time that a polling NF must get for a window to be valid.
     minimum_cpu_share: Share = 0.95
-    #: How often a rejected window is taken again.
+    #: How often an invalid window is repeated.
     attempts: Annotated[int, Meta(ge=0, le=1000)] = 4
-    #: Form the slowdown inside one process by pausing the competitors, instead of comparing separate runs.
+    #: Whether to measure the slowdown by pausing the competitors, instead of comparing separate runs.
     interleaved: bool = True
-    #: Windows with and without the competition per reporter probe, at least.
+    #: Least number of pairs of windows (with and without competitors) per reporter.
     probe_pairs: Annotated[int, Meta(ge=1, le=1000)] = 3
     #: Length of one such window [s].
     probe_window_s: _Positive = 0.2
-    #: Width of the 90 % interval of what a reporter keeps at which no more windows are taken.
+    #: Width of the 90 % interval of a reporter's throughput ratio at which measuring stops.
     probe_precision: _Positive = 0.02
-    #: Time after which a competition is not probed further, however wide the intervals are [s].
+    #: Time limit for measuring one set of competitors by reporters, whatever the width of the intervals [s].
     probe_budget_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 8.0
-    #: Age at which what reporters felt is found again [s].
+    #: Age at which a pressure measured by reporters is measured again [s].
     probe_fresh_s: Annotated[float, Meta(ge=0.0, le=3600.0)] = 60.0
-    #: Relative change of the machine itself during a run at which the run is repeated.
+    #: Relative change of the machine's speed during a run at which the run is repeated.
     drift_limit: _Positive = 0.1
-    #: How often it is repeated.
+    #: Largest number of repetitions of such a run.
     drift_attempts: Annotated[int, Meta(ge=0, le=100)] = 2
 
     def __post_init__(self) -> None:

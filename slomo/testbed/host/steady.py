@@ -1,7 +1,8 @@
 """Decide whether throughput is steady, and how precise the median of several windows is.
 
-Real runs climb for up to half a minute and dip every few seconds; medians of two successive stretches detect the climb
-and ignore the dips. Dispersion is the scaled median absolute deviation, which is robust against one bad window.
+In real runs, throughput rises for up to half a minute and dips every few seconds. Comparing the medians of two
+successive stretches of time detects the rise and ignores the dips. Dispersion is the scaled median absolute deviation,
+which one bad window does not distort.
 """
 
 import math
@@ -13,10 +14,10 @@ from dataclasses import dataclass
 from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.vocabulary.host_section import Steadiness
 
-_FEWEST = 2  # number of rates per stretch from which its median can be compared
+_FEWEST = 2  # least number of rates in a stretch for a comparison of medians
 _POLL_S = 0.02
-_MAD_TO_SIGMA = 1.4826  # for normally distributed values
-_MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean, for the same
+_MAD_TO_SIGMA = 1.4826  # for a normal distribution
+_MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean
 
 
 def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float) -> bool:
@@ -39,8 +40,8 @@ def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float)
 def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Callable[[], None]) -> bool:
     """Wait until a throughput is steady; return False if the time limit passed first.
 
-    `readings`: what is watched. `steadiness`: tolerance, stretch and limit. `check`: called between looks; raises where
-    a process has ended.
+    `readings`: readings of the throughput. `steadiness`: tolerance, length of a stretch and time limit. `check`: called
+    repeatedly; raises an error if a process has ended.
     """
     start_s = time.monotonic()
     stretch_s = steadiness.stretch_s
@@ -59,13 +60,13 @@ def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Calla
 class Summary:
     """A median of measured values, and how precise it is."""
 
-    #: Of the values.
+    #: Median of the values.
     median: float
-    #: Scaled median absolute deviation over the median.
+    #: Scaled median absolute deviation divided by the median.
     dispersion: float
     #: Relative standard error of the median; infinite for a single value.
     standard_error: float
-    #: Values.
+    #: Number of values.
     count: int
 
 

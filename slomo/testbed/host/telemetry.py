@@ -1,7 +1,7 @@
 """Query DPDK's telemetry socket for statistics of any running DPDK process.
 
-AF_UNIX, SOCK_SEQPACKET, ``/var/run/dpdk/<file-prefix>/dpdk_telemetry.v2`` (DPDK 22.11, guides/howto/telemetry);
-exists with ``--in-memory`` too.
+AF_UNIX, SOCK_SEQPACKET, ``/var/run/dpdk/<file-prefix>/dpdk_telemetry.v2`` (DPDK 22.11, guides/howto/telemetry); the
+socket exists with ``--in-memory``, too.
 """
 
 import json
@@ -69,7 +69,7 @@ class TelemetrySocket:
         try:
             made.settimeout(_LIMIT_S)
             made.connect(str(self.path))
-            made.recv(_MOST_B)  # it introduces itself: version, pid, longest answer
+            made.recv(_MOST_B)  # greeting: version, pid, longest answer
         except OSError:
             made.close()
             raise

@@ -1,6 +1,6 @@
 """One network function of a run: its process, the source of its throughput, and its measured windows.
 
-A window is valid only if its NF got its CPU time, because a starved NF says nothing about contention.
+A window is valid only if its NF got its CPU time, because the throughput of a starved NF does not show contention.
 """
 
 import statistics
@@ -22,23 +22,23 @@ from slomo.vocabulary.workload import Workload
 
 @dataclass(frozen=True)
 class Window:
-    """What was measured of one network function in one window of time."""
+    """Throughput, CPU share and latency of one network function in one window of time."""
 
     #: Packets served [Mpps].
     rate_mpps: float
     #: CPU time over wall time, per assigned core.
     cpu_share: float
-    #: Medians of the reported percentiles [us].
+    #: Medians of the reported latency percentiles [us].
     latency_us: dict[str, float] = field(default_factory=dict)
 
 
 class HostTenant:
     """A running NF on this machine.
 
-    Raises TestbedError if it cannot be started, or a needed port is in use.
+    Raises TestbedError if the NF cannot be started or a needed port is in use.
 
-    `where`: cores, directory, prefix, capture and port it was given. `generator`: sends its packets, if its throughput
-    is measured at a generator.
+    `where`: cores, directory, prefix, capture and port of the process. `generator`: generator that sends its packets,
+    if its throughput is measured at a generator.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ def needs_pcap(definition: HostDefinition) -> bool:
 def take_windows(tenants: Sequence[HostTenant], duration_s: float) -> list[Window]:
     """Measure all network functions over one window of time.
 
-    Raises TestbedError if one ends meanwhile; MeasurementError if one does not report its throughput.
+    Raises TestbedError if a network function ends meanwhile; MeasurementError if one does not report its throughput.
     """
     start_s = time.monotonic()
     before = [tenant.process.cpu_time_s() for tenant in tenants]

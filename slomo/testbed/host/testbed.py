@@ -36,21 +36,21 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 
-_START_S = 0.5  # to start one NF, from runs of the shipped ones
+_START_S = 0.5  # time to start one NF, from runs of the shipped NFs
 _STEADY_S = 0.6
 _REPORTERS = 4
 
 
 class HostTools(TypedDict, total=False):
-    """What a host testbed uses besides cores and counters."""
+    """Calibration, lock, traffic generator and isolation backend of a host testbed."""
 
-    #: Calibration of the reporter probes; by default loaded, or made once per machine.
+    #: Calibration of the reporters (probe programs); by default made once per machine and then loaded.
     calibration: Calibration | None
     #: Lock that excludes a second campaign on this host.
     lock_path: Path | None
-    #: Sends to NFs whose throughput it measures (`throughput: {source: generator}`).
+    #: Traffic generator for NFs whose throughput a generator measures (`throughput: {source: generator}`).
     generator: TrafficGenerator | None
-    #: Divides the cache if a co-location asks for it; by default the first that works here.
+    #: Backend that divides the cache if a co-location asks for it; by default the first one that works on this host.
     backend: Backend | None
 
 
@@ -62,15 +62,16 @@ class HostTestbed:
     machine : str or Machine, optional
         Machine name under which the measurements are stored; `this-host` if not given.
     network_functions : iterable of NetworkFunction
-        Additional network functions; the shipped ones are known.
+        Network functions in addition to the shipped ones.
     cores : sequence of int, optional
-        CPUs to use: the target's first, then the competitors'. All of this process's on one socket if not given.
+        CPUs to use: the target's first, then the competitors'. By default all CPUs of one socket that this process may
+        use.
     counters : str or CounterReader, optional
-        ``"probe"``, a reader's alias or instance; the first that works here if not given.
+        ``"probe"``, a reader's alias or instance; by default the first reader that works on this host.
     settings : HostSettings, optional
         How long and how often to measure.
     **tools
-        What else is used, by name: `calibration`, `lock_path`, `generator` and `backend` of `HostTools`.
+        Fields of `HostTools`: `calibration`, `lock_path`, `generator` and `backend`.
 
     Raises
     ------
@@ -126,21 +127,21 @@ class HostTestbed:
 
     @property
     def source(self) -> str:
-        """What measures the vectors: a counter reader's name, or ``"probe"``."""
+        """Source of the vectors: the counter reader's name, or ``"probe"``."""
         return PROBE if self.reader is None else self.reader.name
 
     def definition(self, nf: str) -> HostDefinition:
-        """Return the definition by which an NF runs on this host.
+        """Return the definition with which an NF runs on this host.
 
-        Raises UnknownNameError, ConfigurationError or TestbedError if it is missing, invalid, or has no `host:`
-        section.
+        Raises UnknownNameError if there is no such NF, ConfigurationError if its definition is invalid, and
+        TestbedError if it has no `host:` section.
         """
         if nf not in self._definitions:
             self._definitions[nf] = host_definition(self._own.get(nf, nf))
         return self._definitions[nf]
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Run both phases (see `Testbed.run`). Raises UnstableMeasurementError if the measurement does not settle."""
+        """Run both phases (see `Testbed.run`). Raises UnstableMeasurementError if repeated windows do not agree."""
         cores = self._assigned(colocation)
         with self._running:
             self._open()
@@ -236,7 +237,7 @@ class HostTestbed:
                 require_frames(Path(definition.pcap))
         counts = [definition.cores for definition in definitions]
         if colocation.target is None:
-            counts = [1, *counts]  # the target's core stays free for the probe
+            counts = [1, *counts]  # the target's core stays free for the probes
         assigned = assign_cores(self.cores, counts, colocation.label)
         if self.reader is None and len(self.cores) < 2:
             raise TestbedError(

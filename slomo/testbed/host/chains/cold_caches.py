@@ -1,8 +1,9 @@
 """Measure what cold caches cost a function on a shared core, from its cost per packet after it gets the core.
 
-One run suffices, whatever the machine's drift between runs: late in a turn the caches are warm, and the additional cost
-of earlier packets is the refill. A reporter, as in Bubble-Up (MICRO'11), measures what a function evicts: its refill
-after a turn of that function, against its refill after a turn of another reporter.
+One run suffices, so drift of the machine between runs does not matter: late in a turn the caches are warm, and the
+additional cost of earlier packets is the cost of refilling them. A reporter (a program that senses pressure, as in
+Bubble-Up, MICRO'11) measures what a function evicts: the reporter's refill after a turn of that function, divided by
+its refill after a turn of another reporter.
 """
 
 import math
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 
 from slomo.testbed.host.chains.looks import StageOutcome
 
-#: Bins of `synthetic_nf/src/chain_turns.h`: the end of the first one; each further bin is twice as long.
+#: End of the first time bin in `synthetic_nf/src/chain_turns.h`; each further bin is twice as long.
 _FIRST_BIN_US = 1e6 / 65536
-#: Bins from 2 ms (or 1 ms) on count as warm; least number of packets in them.
+#: Bins from 2 ms on count as warm, or from 1 ms if those hold too few packets; least share of all packets in them.
 _WARM_BINS, _LEAST_WARM = (8, 7), 0.02
 _LEAST_OVER_US = 50.0
 _MOST_EVICTED, _LEAST_EVICTED = 0.95, 1e-3
@@ -62,8 +63,9 @@ def refill_of(stage: StageOutcome) -> Refill:
 def evicts_over_us(other: StageOutcome, reporter: StageOutcome, full_us: float, seconds: float) -> float:
     """Return the CPU time in which a function evicts 63 % of the lines of the other program on its core [us].
 
-    Both outcomes are of one run of `seconds` on one core. `full_us`: the reporter's refill beside its like. Of a cache
-    that random lines go through, ``1 - exp(-t / tau)`` is evicted after t.
+    Both outcomes are of one run of `seconds` on one core. `full_us`: the reporter's refill per turn if it shares the
+    core with a second reporter. If random lines pass through a cache, the share ``1 - exp(-t / tau)`` of its content is
+    evicted after t.
     """
     evicted = refill_of(reporter).extra_us / full_us if full_us > 0.0 else 0.0
     evicted = min(max(evicted, _LEAST_EVICTED), _MOST_EVICTED)

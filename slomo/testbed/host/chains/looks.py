@@ -1,6 +1,6 @@
 """Read the output of the native chain manager, one JSON object per line.
 
-It reports every ten milliseconds if anything moved, and at the end the counters since warm-up.
+The manager reports every ten milliseconds if any packet moved, and at the end the counts since the warm-up.
 """
 
 import json
@@ -17,14 +17,14 @@ from slomo.testbed.host.chains.moves import MoveOutcome
 class StageLook(NamedTuple):
     """State of one stage at one time."""
 
-    #: Arrivals per second, smoothed over 100 ms, including packets dropped before it.
+    #: Arrivals per second, smoothed over 100 ms, including packets dropped before the stage.
     arrivals: float
     #: Median cost of a packet over the last 100 ms [time-stamp cycles]; None without a sample.
     cost_cycles: float | None
-    #: Packets since the start: lost to a full ring, lost to a stopped chain, and processed.
+    #: Packets since the start: lost (to a full ring or a stopped chain), and processed.
     lost: int
     served: int
-    #: CPU time over packets of the last 100 ms [time-stamp cycles]: includes wake-ups and cold caches.
+    #: CPU time divided by packets over the last 100 ms [time-stamp cycles]; includes wake-ups and cold caches.
     paid_cycles: float | None = None
 
 
@@ -35,7 +35,7 @@ class ChainLook(NamedTuple):
     stages: tuple[StageLook, ...]
     stopped: tuple[bool, ...]
     cores: tuple[int, ...] = ()
-    #: Packets of each chain that got through since the start.
+    #: Packets of each chain delivered since the start.
     delivered: tuple[int, ...] = ()
 
 
@@ -63,7 +63,7 @@ class TcpOutcome:
 
     #: Bytes that the receiver's program read [Gbit/s].
     goodput_gbps: float
-    #: Segments sent again, and packets marked (ECN).
+    #: Segments retransmitted, and packets with an ECN mark.
     retransmitted: int
     marked: int
     #: Whether both ends agreed on ECN.
@@ -74,7 +74,7 @@ class TcpOutcome:
 class ChainOutcome:
     """Result of one chain over the measured time."""
 
-    #: Its name.
+    #: Name of the chain.
     name: str
     #: Offered load, and throughput [Mpps].
     offered_mpps: float
@@ -83,12 +83,12 @@ class ChainOutcome:
     lost_at_entry: int
     #: Packets lost after the first stage processed them.
     lost_behind: int
-    #: `lost_behind` relative to delivered packets plus `lost_behind`, 0 to 1.
+    #: `lost_behind` divided by the sum of delivered packets and `lost_behind`, 0 to 1.
     wasted: float
     #: Time from arrival to departure [us].
     p50_us: float
     p99_us: float
-    #: Of a TCP chain.
+    #: Counts of the TCP connection; None for a chain without TCP.
     tcp: TcpOutcome | None = None
 
 
@@ -98,10 +98,10 @@ class HostChainResult:
 
     #: Measured time [s].
     seconds: float
-    #: Outcomes.
+    #: Outcomes of all stages and chains.
     stages: tuple[StageOutcome, ...]
     chains: tuple[ChainOutcome, ...]
-    #: CPU time of the manager (including traffic) and of this process, as shares of one core.
+    #: CPU time of the manager (including traffic) and, in `control_share`, of this process, as shares of one core.
     manager_share: float
     #: Rounds of the manager over the rings, per second.
     looks_per_s: float = 0.0
@@ -112,11 +112,11 @@ class HostChainResult:
     notes: tuple[str, ...] = ()
     #: Stages that moved.
     moves: tuple[MoveOutcome, ...] = ()
-    #: States over time, warm-up included, where the settings ask for them.
+    #: States over time, warm-up included; empty unless `series_ms` is set.
     series: tuple[ChainLook, ...] = ()
 
     def rates(self) -> tuple[tuple[float, tuple[float, ...]], ...]:
-        """Return each chain's throughput [Mpps] over time."""
+        """Return pairs of a time [s] and all chains' throughputs [Mpps] at that time."""
         return tuple(
             (
                 (before.time_s + after.time_s) / 2,
@@ -135,7 +135,7 @@ class HostChainResult:
 
     @property
     def wasted(self) -> float:
-        """Share of the packets processed by any stage that a later stage lost."""
+        """Lost share of the packets that at least one stage had processed, 0 to 1."""
         lost = sum(chain.lost_behind for chain in self.chains)
         worked = lost + sum(chain.delivered_mpps for chain in self.chains) * self.seconds * 1e6
         return lost / worked if worked else 0.0
@@ -150,7 +150,7 @@ class HostChainResult:
 
 @contextmanager
 def understood() -> Iterator[None]:
-    """Turn the error of an incomplete line of the manager's output into a TestbedError."""
+    """Convert the error that an incomplete line of the manager's output causes to a TestbedError."""
     try:
         yield
     except (LookupError, TypeError, ValueError, ArithmeticError) as problem:

@@ -1,7 +1,7 @@
 """Move stages to another CPU and memory node while their chains run; the new process is ready before the old one ends.
 
-NUMASFP (COMSNETS'22) migrates network functions this way. The successor starts beside the stage's present process,
-builds its tables on its node, and takes over the rings between two bursts; state of flows is lost.
+NUMASFP (COMSNETS'22) migrates network functions this way. The new process starts while the old one still runs, builds
+its tables on its own memory node, and takes over the rings between two bursts; flow state is lost.
 """
 
 import re
@@ -22,9 +22,9 @@ _PAGES = re.compile(r"\bN(\d+)=(\d+)")
 class StageMove:
     """A requested move of one stage to another CPU."""
 
-    #: Its name.
+    #: Name of the stage.
     stage: str
-    #: CPU that it goes to.
+    #: CPU to which the stage moves.
     core: int
     #: Time of the move since the first packet [s].
     at_s: float
@@ -36,17 +36,17 @@ class StageMove:
 class MoveOutcome:
     """Times and memory pages of a move that was carried out."""
 
-    #: Which stage.
+    #: Name of the stage.
     stage: str
     #: CPU after the move.
     core: int
     #: Time of the request, since the first packet [s].
     at_s: float
-    #: Time until its successor was ready, while the stage continued [ms].
+    #: Time until the new process was ready, while the old one continued [ms].
     prepared_ms: float
-    #: Time for which its rings were unserved; packets waited in them [us].
+    #: Time for which no process served the stage's rings, so that packets waited in them [us].
     handover_us: float
-    #: Memory node -> number of its own pages right after the move; empty if the kernel does not say.
+    #: Memory node -> number of the process's own pages right after the move; empty if the kernel does not report it.
     pages: dict[int, int]
 
 
@@ -84,7 +84,7 @@ def require_movable(moves: tuple[StageMove, ...], stages: Sequence[ChainStage]) 
 
 
 def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int, int]:
-    """Return a process's own pages by memory node; empty if the kernel does not say."""
+    """Return the number of a process's own pages by memory node; empty if the kernel does not report it."""
     try:
         text = (processes / str(process_id) / "numa_maps").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -98,7 +98,7 @@ def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int,
 
 
 def memory_nodes(file: Path = Path("/sys/devices/system/node/has_memory")) -> str:
-    """Return the nodes that have memory, as the kernel lists them."""
+    """Return the nodes that have memory, in the kernel's list format."""
     try:
         return file.read_text(encoding="ascii").strip()
     except OSError:
@@ -106,7 +106,7 @@ def memory_nodes(file: Path = Path("/sys/devices/system/node/has_memory")) -> st
 
 
 def outcome_of(line: dict[str, Any]) -> MoveOutcome:
-    """Return the manager's report of a move, with the present nodes of the process's pages."""
+    """Return the manager's report of a move, with the present number of the process's pages on each node."""
     return MoveOutcome(
         stage=line["stage"],
         core=line["cpu"],

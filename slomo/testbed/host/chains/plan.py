@@ -17,13 +17,13 @@ from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.service_chains import ChainSystem, ServiceChain
 
 Scheduler = Literal["normal", "batch", "rr"]
-#: NFVnice, section 3: weights are decided every 10 ms.
+#: Interval at which NFVnice (section 3) sets weights: 10 ms.
 LOOK_MS = 10.0
 _LONGEST_FRAME_B = 1514
 _LONGEST_NAME = 31
-#: 576 bytes of IP, which every host takes (RFC 791), and an Ethernet header.
+#: An IP packet of 576 bytes, which every host accepts (RFC 791), and an Ethernet header.
 _LEAST_TCP_FRAME_B = 590
-#: Functions behind which the receiver of a TCP connection no longer knows its packets.
+#: Functions that rewrite addresses, so that the receiver of a TCP connection would not recognise its packets.
 _REWRITE = ("nat", "maglev", "ipsec")
 
 
@@ -33,23 +33,24 @@ class ChainRunSettings:
 
     #: Scheduler of the stages; one of 'normal', 'batch', 'rr'.
     scheduler: Scheduler = "normal"
-    #: Back-pressure to a chain's entry; stages wait at a full ring instead of dropping.
+    #: Whether overload drops packets at a chain's entry; `local`: whether stages wait at a full ring instead of
+    #: dropping.
     pressure: bool = False
     local: bool = False
-    #: Whether TCP chains ask for ECN, and their packets are marked where a ring is long.
+    #: Whether TCP chains negotiate ECN and long rings mark their packets.
     ecn: bool = False
-    #: Waiting time of packets from which a ring counts as overloaded [us].
+    #: Waiting time of packets above which a ring counts as overloaded [us].
     waiting_us: float = 100.0
     #: Measured time [s], and warm-up [ms].
     seconds: float = 2.0
     warm_up_ms: float = 300.0
     #: Interval of cost samples [us]; 0 for none.
     sample_us: float = 1000.0
-    #: Directory of the files that stages write; None for that of temporary files.
+    #: Directory of the files that stages write; None for the directory of temporary files.
     storage_dir: str | None = None
-    #: Flows of each chain's traffic.
+    #: Number of flows of each chain's traffic.
     flow_count: int = 1024
-    #: CPU of the manager; None for one without a stage.
+    #: CPU of the manager; None for a CPU without a stage.
     manager_core: int | None = None
     #: Build of the native program; one of 'portable', 'dpdk'.
     build: Literal["portable", "dpdk"] = "portable"
@@ -57,7 +58,7 @@ class ChainRunSettings:
     looks: bool = False
     #: Least time between two states of the result's series, in steps of 10 [ms]; 0 for no series.
     series_ms: float = 0.0
-    #: Stages that move meanwhile.
+    #: Moves of stages during the run.
     moves: tuple[StageMove, ...] = ()
 
     def __post_init__(self) -> None:
@@ -75,10 +76,10 @@ def render_plan(
 ) -> str:
     r"""Return the text of the plan file for a run.
 
-    Raises InvalidValueError for a missing core, for TCP through a function that rewrites addresses, with small packets
-    or with times, for a directory with spaces, and for a stage that moves and changes its cost.
+    Raises InvalidValueError for a missing core, a directory with spaces, a stage that both moves and changes its cost,
+    and a TCP chain that rewrites addresses, has small packets or has start or end times.
 
-    `parent`, `groups`: control group of the run, and each stage's in it.
+    `parent`: control group of the run. `groups`: control groups of the stages within it.
 
     Examples
     --------

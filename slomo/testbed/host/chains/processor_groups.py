@@ -1,8 +1,8 @@
 """Make a control group for each stage of a chain, to give the stages CPU weights.
 
 Version 1 has ``cpu.shares`` (2 to 262144), version 2 ``cpu.weight`` (1 to 10000); only ratios within a parent matter.
-The native program, whose watchdog survives a kill of the others, makes and removes the groups; this module names, finds
-and writes them.
+The native program makes the groups, and its watchdog removes them even after a kill; this module names and finds the
+groups and writes their weights.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from slomo.host.marker import RunMark
 class ProcessorTree:
     """A cgroup hierarchy (version 1 or 2) in which groups with CPU weights can be made."""
 
-    #: Group of this process.
+    #: Path of this process's control group.
     root: Path
-    #: 1 or 2.
+    #: Version of control groups, 1 or 2.
     version: int
 
     @property
@@ -48,12 +48,12 @@ class ProcessorTree:
         return shares if self.version == 1 else min(max(round(shares * default / WEIGHTS[1][3]), least), most)
 
     def paths(self, mark: RunMark, stages: Iterable[str]) -> tuple[Path, dict[str, Path]]:
-        """Return the run's own group, and the groups of the run's stages."""
+        """Return the path of the run's own group, and the paths of its stages' groups."""
         parent = self.root / mark.text
         return parent, {name: parent / name for name in stages}
 
     def checked(self, name: str, weight: int) -> int:
-        """Return the weight if it is in the kernel's range; else InvalidValueError.
+        """Return the weight; raise InvalidValueError if it is outside the kernel's range.
 
         Examples
         --------
@@ -75,7 +75,7 @@ def processor_tree(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path(
     """Find the cgroup hierarchy with the CPU controller; prefer version 1 if both versions have the controller.
 
     `root`: mount point of control groups. `membership`: groups of this process. Raises TestbedError, with the right to
-    grant, if there is none or this user may make no groups in it.
+    grant, if there is no such hierarchy or this user may not make groups in it.
     """
     tree = _find(root, membership)
     if tree is None:
@@ -111,7 +111,7 @@ def _find(root: Path, membership: Path) -> ProcessorTree | None:
 class GroupWeights:
     """Writes the CPU weights of stages through files that stay open.
 
-    `groups`: name of a stage -> its group in the `tree`.
+    `groups`: name of a stage -> path of its group.
     """
 
     def __init__(self, tree: ProcessorTree, groups: dict[str, Path]) -> None:
@@ -123,13 +123,13 @@ class GroupWeights:
             self._files[name] = os.open(path / tree.file, os.O_WRONLY | os.O_CLOEXEC)
 
     def write(self, name: str, weight: int) -> bool:
-        """Set a stage's weight; return False if the kernel refuses, as after the group was removed."""
+        """Set a stage's weight; return False if it has this weight already, or if its group has been removed."""
         if self._written.get(name) == weight:
             return False
         try:
             os.pwrite(self._files[name], b"%d" % self.tree.checked(name, weight), 0)
         except OSError as problem:
-            if problem.errno == errno.ENODEV:  # the run ended, and its groups with it, before this look was read
+            if problem.errno == errno.ENODEV:  # the run ended and removed its groups before this report was processed
                 return False
             raise
         self._written[name] = weight

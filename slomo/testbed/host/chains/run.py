@@ -1,6 +1,7 @@
 """Run chains on this machine: start the manager process, pass on its reports, and clean up.
 
-As in OpenNetVM and NFVnice (SIGCOMM'17), the manager is a process beside the stages, and weights are set from outside.
+As in OpenNetVM and NFVnice (SIGCOMM'17), the manager is a process of its own, and this process sets the stages'
+weights.
 """
 
 import os
@@ -28,7 +29,7 @@ from slomo.testbed.host.chains.processor_groups import (
 )
 from slomo.vocabulary.service_chains import ChainSystem
 
-#: Called with every report and the writer of weights, which is None without control groups.
+#: Function called with every report and the writer of weights, which is None without control groups.
 Watcher = Callable[[ChainLook, GroupWeights | None], None]
 _START_LIMIT_S = 60.0
 _END_LIMIT_S = 5.0
@@ -36,18 +37,16 @@ _USAGE = 2
 
 
 def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher | None = None) -> HostChainResult:
-    """Run chains on this machine for a set time and return the result.
+    """Run chains on this machine for the time in `settings` and return the result.
 
     Raises TestbedError if the program cannot be built or started, or a stage ends early; InvalidValueError for chains
-    that a host cannot run.
-
-    `watch` is called every 10 ms with the observation, and a function that writes weights.
+    that a host cannot run.  `watch` is called every 10 ms with the observation and the writer of weights.
     """
     remove_orphans()
     mark = new_mark()
     tree, notes = _tree(settings)
     parent, groups = (None, None) if tree is None else tree.paths(mark, [stage.name for stage in system.stages])
-    watch = watch if tree is not None else None  # nothing can be written, so no look is needed
+    watch = watch if tree is not None else None  # without groups no weight can be set, so no report is needed
     plan = render_plan(system, replace(settings, looks=watch is not None), parent, groups)
     run = _Run(system, settings, watch, tree, parent, groups)
     words = [str(slomo_nf_binary(settings.build)), "--die-with-parent", "--chain", plan]
@@ -68,7 +67,7 @@ def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher 
 
 def _failure(process: ManagedProcess) -> Exception:
     text = process.last_words().strip()
-    if process.exit_code == _USAGE:  # a stage's setting that the program does not have; it says which
+    if process.exit_code == _USAGE:  # the program lacks a stage's setting, and names it
         return UsageError(f"the chains' program refuses its settings. {text}", hint="correct the stages' settings")
     return TestbedError(f"the chains ended without a result. {text}", hint="see `slomo doctor`")
 
@@ -86,7 +85,7 @@ def _tree(settings: ChainRunSettings) -> tuple[ProcessorTree | None, tuple[str, 
 
 
 def _clean(mark: RunMark, parent: Path | None) -> None:
-    """Wait until the watchdog has removed the control groups, then kill and delete what this run left."""
+    """Wait until the watchdog has removed the control groups, then kill and delete all other remains of this run."""
     deadline = time.monotonic() + _END_LIMIT_S
     while parent is not None and parent.exists() and time.monotonic() < deadline:
         time.sleep(0.005)
@@ -156,7 +155,7 @@ class _Run:
             self._done.set()
 
     def _keep(self, look: ChainLook) -> None:
-        # a state is due a little early: the manager reports after 10 ms of its own clock, give or take its rounds
+        # tolerance of half an interval: the manager's reports are 10 ms of its own clock apart, plus or minus a round
         if not self.series or look.time_s - self.series[-1].time_s > (self._settings.series_ms - LOOK_MS / 2) / 1e3:
             self.series.append(look)
 
@@ -164,7 +163,7 @@ class _Run:
         self.notes += [note for stage in line["stages"] for note in scheduler_notes(stage, self._settings.scheduler)]
         if self._tree is not None and self._parent is not None and self._groups is not None:
             self._weights = GroupWeights(self._tree, {"": self._parent, **self._groups})
-            # a chain's cores are meant for it: other programs there get the rest
+            # the chains' group gets the largest weight: their cores are meant for them, other programs get what is left
             self._weights.write("", self._tree.most)
             for stage in self._system.stages:
                 self._weights.write(stage.name, self._tree.weight_of(stage.shares))

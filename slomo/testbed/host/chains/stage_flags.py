@@ -11,14 +11,15 @@ from slomo.vocabulary.workload import Workload
 #: Functions that `slomo-nf --list-nfs` prints; `ipsec` exists only in the DPDK build.
 NATIVE = ("synthetic", "l2fwd", "router", "firewall", "flowstats", "nat", "maglev", "dpi", "ipsec", "compute")
 _PROGRAMS = ("{slomo_nf}", "{slomo_nf_dpdk}")
-#: Flags whose values the chain sets.
+#: Flags whose values the chain determines, not the network function's description.
 _DECIDED = ("--cores", "--pcap", "--rate-mpps", "--interval-s", "--packet-size-b", "--packet-buffers", "--vdev")
 
 
 def stage_flags(stage: ChainStage) -> tuple[str, ...]:
     """Return the command-line arguments of a stage.
 
-    Raises UnknownNameError for an unknown network function; ConfigurationError for one that is another program.
+    Raises UnknownNameError for an unknown network function; ConfigurationError for a network function that is another
+    program.
 
     Examples
     --------

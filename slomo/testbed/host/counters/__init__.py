@@ -1,1 +1,1 @@
-"""Readers of hardware counters on a real machine, each by one tool."""
+"""Readers of hardware counters on a real machine; each uses one tool."""

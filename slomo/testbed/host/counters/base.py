@@ -1,7 +1,7 @@
 """The interface of counter readers: start, stop, and report whether the reader works on this host.
 
-SLOMO (SIGCOMM'20, section 5) reads PCM; PerfSpect and `pcm` also fall back from one source to another. A metric that a
-reader cannot read is missing from its vectors, never zero.
+SLOMO (SIGCOMM'20, section 5) reads PCM's counters; PerfSpect and `pcm` also fall back from one source to another. A
+metric that a reader cannot read is missing from its vectors, never zero.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ class CounterSample:
     cores: Mapping[int, MetricVector] = field(default_factory=dict)
     #: Socket-level vectors by socket.
     sockets: Mapping[int, MetricVector] = field(default_factory=dict)
-    #: Of the whole machine.
+    #: Vector of the whole machine.
     system: MetricVector | None = None
     #: Time between start and stop [s].
     duration_s: float = 0.0
-    #: Scope -> metrics left out because they were 0 throughout: either not read, or below the tool's rounding
-    #: (`slomo.records.proved_zeros`).
+    #: Scope -> metrics left out because all readings were 0: either the tool could not read them, or they were below
+    #: its rounding (`slomo.records.proved_zeros`).
     zero_throughout: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -51,7 +51,7 @@ class CounterReader(Protocol):
         ...
 
     def available(self) -> tuple[bool, str]:
-        """Return whether the reader works on this host, and the reason if not (or else what it reads)."""
+        """Return whether the reader works on this host, and a text: what it reads, or why it does not work."""
         ...
 
     def start(self, cores: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 """Use several readers at the same time, for hosts where no single source has all metrics.
 
-perf counts instructions and misses, resctrl occupancy and bandwidth; on AMD, which has no PCM, both together come close
-to it. A metric of several readers is taken from the first.
+perf counts instructions and misses, resctrl occupancy and bandwidth. On AMD, which PCM does not support, the two
+together have most of PCM's metrics. If several readers have a metric, the first reader's value is used.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ class CombinedReader:
     def available(self) -> tuple[bool, str]:
         """Return whether at least one member works on this host."""
         verdicts = {member.name: member.available() for member in self.members}
-        self._used()  # from now on `name` says which
+        self._used()  # `name` now lists the usable members
         told = "; ".join(f"{name}: {why}" for name, (_, why) in verdicts.items())
         return any(usable for usable, _ in verdicts.values()), told
 
     def start(self, cores: Sequence[int]) -> None:
         """Start all usable members; if one fails to start, stop the others.
 
-        Raises TestbedError if none is usable, or one does not start.
+        Raises TestbedError if no member is usable, or if one does not start.
         """
         used = self._used()
         if not used:
@@ -53,7 +53,7 @@ class CombinedReader:
     def stop(self) -> CounterSample:
         """Stop all members and merge their readings.
 
-        Raises TestbedError if one's counters vanished; the others are stopped nevertheless.
+        Raises TestbedError if a member's counters vanished; the others are stopped nevertheless.
         """
         samples: list[CounterSample] = []
         problems: list[TestbedError] = []

@@ -1,7 +1,7 @@
 """Raw event counts of some cores, and the metrics derived from them.
 
-Ratios are formed after adding, as PCM forms a socket's from its cores (src/cpucounters.h, getIPC); an event missing on
-any member is missing from the sum: unknown is not zero.
+Counts are added before ratios are formed, as PCM does for a socket (src/cpucounters.h, getIPC). An event missing on any
+core is missing from the sum: unknown is not zero.
 """
 
 import functools
@@ -26,7 +26,7 @@ class Events:
     reference_cycles: float | None = None
     #: Cycles at nominal frequency, halted or not (time-stamp counter), summed over the cores.
     nominal_cycles: float | None = None
-    #: Cache accesses by outcome.
+    #: Cache accesses, by level and outcome.
     l3_misses: float | None = None
     l3_hits: float | None = None
     l2_misses: float | None = None

@@ -22,7 +22,7 @@ from slomo.vocabulary.vector import MetricVector
 
 _TRIAL_LIMIT_S, _START_LIMIT_S = 15.0, 15.0
 _LARGEST_READ_B = 512 * 2**20
-#: PCM's message -> meaning, and remedy; the first match counts.
+#: PCM's message -> its meaning and the remedy; the first match is used.
 _SAYINGS = (
     (
         "occupied by other application",
@@ -54,7 +54,7 @@ class PcmTool(ProgramReader):
     name = "pcm"
     options: tuple[str, ...] = ("-f",)
     header_lines, fewest_samples = 2, 3
-    trial_lines = 1  # of a trial that read something
+    trial_lines = 1  # least number of lines that a successful trial writes
 
     def __init__(self, command: str | None = None, interval_s: float = 0.25) -> None:
         super().__init__(command or self.name)
@@ -62,7 +62,7 @@ class PcmTool(ProgramReader):
         self._running: tuple[RunningTool, Path] | None = None
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start the tool and wait for its CSV file's header; TestbedError, with the reason, if the tool ends before."""
+        """Start the tool and wait for its CSV file's header; raise TestbedError, with the reason, if it ends before."""
         self._require()
         folder = make_run_directory(f"{new_mark().text}-counters", "the counters' file")
         file = folder / "samples.csv"
@@ -79,7 +79,7 @@ class PcmTool(ProgramReader):
     def stop(self) -> CounterSample:
         """Stop the tool and return the median over its samples; wait for the first samples if there are none yet.
 
-        Raises TestbedError if it was not running, ended by itself, or wrote no readable output.
+        Raises TestbedError if the tool was not running, ended by itself, or wrote no readable output.
         """
         if self._running is None:
             raise self._not_started()
@@ -89,7 +89,7 @@ class PcmTool(ProgramReader):
         try:
             if not tool.wait(lambda: lines_in(file) >= enough, _START_LIMIT_S + enough * self.interval_s):
                 raise failure(self.name, tool.stop())
-            if not tool.alive:  # it may end between two runs, too: what it counted is then not this window's
+            if not tool.alive:  # if it ended by itself, its samples are not of this window
                 raise failure(self.name, tool.stop())
             tool.stop()
             return sample_of(_recorded(self.name, file, self.interval_s), self._cores)
@@ -128,7 +128,7 @@ class PcmTool(ProgramReader):
 class PcmReader(PcmTool):
     """Reads ``pcm -csv``: all metrics of the vocabulary that this processor supports, per core and per socket.
 
-    `command`: program; ``pcm``, or ``pcm.x`` where only that is there. `interval_s`: sampling interval [s].
+    `command`: program; by default ``pcm``, or ``pcm.x`` if only that is installed. `interval_s`: sampling interval [s].
 
     Examples
     --------

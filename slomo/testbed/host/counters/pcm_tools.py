@@ -1,6 +1,6 @@
 """Read counters by PCM's other tools: ``pcm-memory`` for bandwidth, ``pcm-pcie`` for devices' hits and misses.
 
-Both program uncore counters that ``pcm`` programs too, so only one of the three can run at a time. They have no
+Both tools use uncore counters that ``pcm`` uses too, so only one of the three can run at a time. They give no
 core-level vectors and are never chosen automatically. ``pcm-iio`` counts bytes per PCIe stack but no hits and misses in
 the last-level cache, so no metric of the vocabulary follows from it (opcm/pcm src/pcm-iio.cpp).
 """
@@ -17,7 +17,7 @@ from slomo.vocabulary.vector import MetricVector
 
 _LARGEST_B = 64 * 2**20
 _LONGEST_LINE = 4_000
-#: Columns of pcm-pcie for requests by the processor instead of a device.
+#: Columns of pcm-pcie for requests by the processor, which are ignored, instead of by a device.
 _BY_PROCESSOR = {"PRd", "WiL", "UCRdF", "WCiL", "WCiLF"}
 
 
@@ -48,8 +48,8 @@ class PcmPcieReader(PcmTool):
 
     name = "pcm-pcie"
     options = ("-e",)
-    header_lines, fewest_samples = 0, 0  # its file is written in blocks: only its end is certain to be there
-    trial_lines = 2  # it writes a header and ends well where it may not count, too
+    header_lines, fewest_samples = 0, 0  # it writes its file in blocks, complete only at the end
+    trial_lines = 2  # it writes a header and exits with 0 even if it may not count
 
     def __init__(self, command: str | None = None, interval_s: float = 1.0) -> None:
         super().__init__(command, interval_s)

@@ -26,9 +26,9 @@ _EVENTS = ("cycles", "instructions", "ref-cycles", "cache-references", "cache-mi
 _MEMORY = {"READ": "cas_count_read", "WRITE": "cas_count_write"}
 _DEVICES = Path("/sys/bus/event_source/devices")
 _TRIAL_LIMIT_S, _START_LIMIT_S = 10.0, 5.0
-_INTERVAL_MS = 200  # its first interval proves that perf counts; it says nothing else when it has begun
+_INTERVAL_MS = 200  # the first interval shows that perf counts; perf reports its start in no other way
 _MIB_PER_GB = 2**20 / 1e9
-_LEAST_RUNNING = 5.0  # [%]: a multiplexed event that ran for less is a guess
+_LEAST_RUNNING = 5.0  # [%]: a multiplexed event that ran for a smaller share is ignored
 
 Cell = tuple[str, str]
 
@@ -36,8 +36,8 @@ Cell = tuple[str, str]
 class PerfReader(ProgramReader):
     """Runs ``perf stat -j -a -A`` until stopped.
 
-    `vendor`: ``"intel"`` or ``"amd"``: what cache events mean; read from this machine if not given. `devices`: where
-    the kernel lists its PMUs.
+    `vendor`: ``"intel"`` or ``"amd"``, which determines the level of the cache events; by default this machine's.
+    `devices`: folder in which the kernel lists its PMUs.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class PerfReader(ProgramReader):
     def start(self, cores: Sequence[int]) -> None:
         """Start counting on all CPUs, so that counts can be added up per socket.
 
-        Raises TestbedError if perf cannot count here, or ends at once.
+        Raises TestbedError if perf cannot count here or ends at once.
         """
         self._require()
         self._cores = tuple(cores)
@@ -152,8 +152,9 @@ class PerfReader(ProgramReader):
 def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
     """Return the counts of ``perf stat -j`` by CPU or socket and event; events that perf did not count are absent.
 
-    `lines`: one JSON object per line, among other lines; intervals are added up. An event that missed some of them is
-    scaled to all, as perf itself scales multiplexed events. `by`: the field that says where.
+    `lines`: output of perf, of which each JSON object is one line; counts of all intervals are added up. An event that
+    is missing in some intervals is scaled to all of them, as perf itself scales multiplexed events. `by`: JSON field
+    that holds the CPU or socket.
 
     Examples
     --------
@@ -167,7 +168,7 @@ def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
 
 
 def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
-    """Return the time for which perf counted [s], by perf's own clock, since its start-up takes an unknown time.
+    """Return the time for which perf counted [s], by its own clock, since its start-up takes an unknown time.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Read cache occupancy and memory bandwidth of each core by Intel's ``pqos``.
 
 CSV layout of intel-cmt-cat pqos/monitor_csv.c, 4.5.0 and later; columns are matched by name. The first poll follows the
-start immediately and is dropped; rates refer to pqos' nominal interval. Over resctrl, pqos leaves a directory per class
-behind; on hosts with resctrl, the reader 'resctrl' does not.
+start immediately and is dropped; rates refer to pqos' nominal interval. If pqos uses resctrl, it leaves a directory per
+class behind; on such hosts, prefer the reader 'resctrl', which removes its directories.
 """
 
 import csv
@@ -23,7 +23,7 @@ from slomo.vocabulary.vector import MetricVector
 
 _TRIAL_LIMIT_S, _START_LIMIT_S = 15.0, 10.0
 _POLLS = 3
-_LONGEST_LINE = 100_000  # below the limit of a cell, from which the csv module refuses it
+_LONGEST_LINE = 100_000  # below the csv module's limit of a cell's length
 _SUMMED = [name for name, metric in METRICS.items() if metric.rule is Rule.SUM]
 _FAULTS = ("not supported", "Error initializing PQoS", "Monitoring start error", "Usage:", "lock", "denied")
 _HINTS = (
@@ -38,8 +38,8 @@ Poll = dict[str, float]
 class PqosReader(ProgramReader):
     """Runs ``pqos -m -u csv`` until stopped.
 
-    `interval_s`: polling interval [s]; multiples of 0.1. `operating_system`: use resctrl instead of MSRs; where it is
-    mounted if not given. `has_pmu`: whether IPC and misses can be counted, too.
+    `interval_s`: polling interval [s], a multiple of 0.1. `operating_system`: whether to use resctrl instead of MSRs;
+    by default if resctrl is mounted. `has_pmu`: whether IPC and misses can be counted, too.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class PqosReader(ProgramReader):
     def stop(self) -> CounterSample:
         """Stop monitoring and return the median over pqos's readings; wait for the first ones if there are none.
 
-        Raises TestbedError if it was not running, or ended by itself.
+        Raises TestbedError if pqos was not running or ended by itself.
         """
         if self._running is None:
             raise self._not_started()
@@ -127,7 +127,7 @@ class PqosReader(ProgramReader):
             finished = run_tool([*self._words(available_cores()[:1]), "-t", "1"], _TRIAL_LIMIT_S)
         except TestbedError as problem:
             return False, problem.message
-        # an unknown option prints the usage and returns 0: only samples prove that it works
+        # for an unknown option pqos prints its usage and returns 0, so only samples prove that it works
         if finished.code != 0 or not polls_by_core(finished.stdout.splitlines(), self.interval_s):
             return False, _reason(finished)
         return True, "it monitors cache occupancy and memory bandwidth"
@@ -148,7 +148,7 @@ def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Pol
     polls: dict[int, list[Poll]] = {}
     header: list[str] = []
     whole = (line.replace("\r", " ") for line in lines if "," in line and len(line) < _LONGEST_LINE)
-    for row in csv.reader(whole):  # a line with CR, or a cell above csv's limit, would end it
+    for row in csv.reader(whole):  # without lines with CR and overlong cells, at which csv would stop
         if row[0] == "Time":
             header = [name.strip() for name in row]
         elif header and len(row) == len(header):

@@ -1,6 +1,6 @@
 """The counter readers in order of preference, and the choice of one that works on this host.
 
-Like every family of plug-ins, readers have one lazy registry.
+As for every family of plug-ins, one lazy registry holds all readers.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ READERS: dict[str, str] = {
 }
 #: Readers tried by default, in this order: only those with core-level readings.
 AUTOMATIC = ("pcm", "pcm-sensor-server", "perf+resctrl", "pqos")
-#: alias of measuring pressure without counters
+#: Alias for measuring pressure by probe programs, without counters.
 PROBE = "probe"
 
 

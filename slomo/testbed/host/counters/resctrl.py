@@ -1,7 +1,7 @@
 """Read cache occupancy and memory bandwidth of each core through resctrl, on Intel and AMD.
 
-It makes one monitoring group per core, below the group whose masks apply to that core, so that no allocation changes
-(Documentation/arch/x86/resctrl.rst, "Monitoring"), and removes them afterwards.
+The reader makes one monitoring group per core, below the group whose masks apply to that core, so that no allocation
+changes (Documentation/arch/x86/resctrl.rst, "Monitoring"). It removes these groups afterwards.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ Counts = Mapping[str, Mapping[int, int | None]]
 class ResctrlReader:
     """Reads the metrics L3OCC, LMB and RMB from resctrl monitoring groups.
 
-    `tree`: tree; the kernel's own if not given. `socket_of_domain`: socket of a last-level cache; from sysfs if not
-    given.
+    `tree`: resctrl tree; by default the kernel's. `socket_of_domain`: socket of each last-level cache domain; by
+    default from sysfs.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class ResctrlReader:
     def start(self, cores: Sequence[int]) -> None:
         """Make a monitoring group per core and read all counters.
 
-        Raises TestbedError, leaving nothing behind, if monitoring is not supported or a group is refused.
+        Raises TestbedError, and leaves no group behind, if monitoring is not supported or the kernel refuses a group.
         """
         self._features()
         undo_killed_campaigns(self.tree)
@@ -81,7 +81,7 @@ class ResctrlReader:
     def stop(self) -> CounterSample:
         """Read all counters again, and remove the groups.
 
-        Raises TestbedError if it was not started, or the tree has vanished.
+        Raises TestbedError if the reader was not started or the tree has vanished.
         """
         if not self._groups:
             raise TestbedError("'resctrl' was not started", hint="call `start` first")
@@ -128,7 +128,7 @@ class ResctrlReader:
         return {file: self._counted(group, file) for file in (_TOTAL, _LOCAL)}
 
     def _counted(self, group: str, file: str) -> dict[int, int | None]:
-        """Return a counter; read again if the hardware first reports `Unavailable`, as AMD's does."""
+        """Return a counter by domain; read it again if the hardware first reports `Unavailable`, as AMD's does."""
         counts = self.tree.counters(group, file)
         for _ in range(_READINGS - 1):
             if None not in counts.values():

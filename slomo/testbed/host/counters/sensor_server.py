@@ -1,7 +1,7 @@
 """Read PCM's counters over HTTP from ``pcm-sensor-server``, so that slomo needs no privileges.
 
-JSON layout of opcm/pcm src/pcm-sensor-server.cpp (JSONPrinter), releases 202302 to 202604: counts since the server's
-start, so a window is the difference of two answers.
+JSON layout of opcm/pcm src/pcm-sensor-server.cpp (JSONPrinter), releases 202302 to 202604: counts are since the
+server's start, so those of a window are the difference of two answers.
 """
 
 import http.client
@@ -19,7 +19,7 @@ from slomo.vocabulary.vector import MetricVector
 
 _LARGEST_B = 32 * 2**20
 _LIMIT_S = 5.0
-#: The largest unsigned number means an occupancy that could not be read.
+#: Largest unsigned number; as an occupancy it means that the occupancy could not be read.
 _INVALID = 2**64 - 1
 _EVENTS = {
     "instructions": "Instructions Retired Any",
@@ -38,8 +38,8 @@ _TRAFFIC = {"READ": "DRAM Reads", "WRITE": "DRAM Writes"}
 class SensorServerReader:
     """Queries a ``pcm-sensor-server`` at the start and the end of a measurement.
 
-    `url`: where it listens; on this machine and PCM's own port if not given. Raises InvalidValueError for something
-    that is no http address.
+    `url`: address of the server; by default this machine and PCM's own port. Raises InvalidValueError if `url` is no
+    http address.
 
     Examples
     --------
@@ -67,14 +67,14 @@ class SensorServerReader:
         return True, f"{len(answer['Sockets'])} sockets at {self.url}"
 
     def start(self, cores: Sequence[int]) -> None:
-        """Store the present counts; TestbedError if no server answers, or the answer is not from pcm-sensor-server."""
+        """Store the present counts; raise TestbedError if no server answers, or one that is no pcm-sensor-server."""
         self._cores = tuple(cores)
         self._before = (time.monotonic(), self._ask())
 
     def stop(self) -> CounterSample:
         """Return the increase of each count since `start`.
 
-        Raises TestbedError if it was not started, or the server has stopped or restarted.
+        Raises TestbedError if the reader was not started, or the server has stopped or restarted.
         """
         if self._before is None:
             raise TestbedError("'pcm-sensor-server' was not asked before", hint="call `start` first")
@@ -157,7 +157,7 @@ def _uncore_values(before: Mapping[str, Any], after: Mapping[str, Any], duration
 
 
 def _grown(before: Any, after: Any, per: float = 1.0) -> float | None:
-    """Return by how much a count has grown; None if it is missing, has fallen, or was never read."""
+    """Return by how much a count has grown, per `per`; None if it is missing, has fallen, or was never read."""
     if before is None or after is None or after < before or after == 0 or per <= 0.0:
         return None
     return float(after - before) / per

@@ -17,7 +17,7 @@ class Status(StrEnum):
     """How serious a finding is: ok, warn or fail."""
 
     OK = "ok"
-    WARN = "warn"  # works with less, or measurements will be disturbed
+    WARN = "warn"  # a feature is missing, or measurements will be disturbed
     FAIL = "fail"  # network functions cannot be measured here
 
 
@@ -25,7 +25,7 @@ class Status(StrEnum):
 class Check:
     """One finding about a host, with the command that repairs it.
 
-    `remedy` is the command that mends what was found; None only where it is ok.
+    `remedy` is the command that repairs the finding; None only if the status is ok.
 
     Examples
     --------
@@ -74,9 +74,9 @@ class System:
 
     #: Folder with ``/proc``, ``/sys`` and ``/dev``.
     root: Path
-    #: CPUs this process may use.
+    #: CPUs that this process may use.
     cores: tuple[int, ...]
-    #: Words of a command -> its output, None if it is not installed.
+    #: Function from the words of a command to its output; None if the command is not installed.
     version_of: Callable[[tuple[str, ...]], str | None]
 
     def read(self, path: str) -> str | None:

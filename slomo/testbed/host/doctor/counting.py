@@ -1,6 +1,7 @@
 """Check counters: model-specific registers, performance counters, RDT, and other programs that use them.
 
-PCM needs registers and counters (doc/ of opcm/pcm), perf a PMU and a setting of the kernel, resctrl and pqos RDT.
+PCM needs model-specific registers and counters (doc/ of opcm/pcm); perf needs a PMU and a kernel setting; resctrl and
+pqos need RDT.
 """
 
 import os

@@ -34,7 +34,7 @@ class Diagnosis:
     checks: tuple[Check, ...]
     #: Measured memory curve; None if it was skipped or failed.
     curve: MemoryCurve | None
-    #: The machine's own drift; None if it was skipped or failed.
+    #: Change of the machine's speed over a few seconds; None if it was skipped or failed.
     drift: MachineDrift | None = None
 
     @property
@@ -73,8 +73,8 @@ def diagnose(
 ) -> Diagnosis:
     """Run all checks on a host and return the findings.
 
-    `quick`: leave out what takes seconds: memory and drift. `watch`: watches how far the machine moves; it is not asked
-    where the memory cannot be measured.
+    `quick`: skip the measurements of memory and drift, which take seconds. `measure`: measures the memory. `watch`:
+    measures the drift; it is skipped if the memory cannot be measured.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def version_of(words: tuple[str, ...]) -> str | None:
     spoken = [line.strip() for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
     numbered = [line for line in spoken if any(character.isdigit() for character in line)]
     stated = [line for line in numbered if "version" in line.lower()]
-    # exit codes are meaningless here: pqos prints its version and returns 1
+    # exit codes are ignored: pqos prints its version and returns 1
     return (stated or numbered or spoken or ["installed"])[0][:80]
 
 
@@ -120,7 +120,7 @@ def _memory(system: System, measure: Measure) -> tuple[MemoryCurve | None, list[
         curve = measure(system.cores, l2_mib, stated)
     except SlomoError as problem:
         return None, [warn("memory", "latency curve", problem.message, problem.hint or "slomo doctor --quick")]
-    except OSError as problem:  # a home that cannot be written to: the competitor cannot be built there
+    except OSError as problem:  # the home directory is not writable, so the competitor cannot be built
         finding = f"'{problem.filename}': {problem.strerror}"
         return None, [warn("memory", "latency curve", finding, "set XDG_CACHE_HOME to a folder you may write to")]
     return curve, [_cache(curve, stated), _latency(curve), _bandwidth(curve)]

@@ -1,4 +1,4 @@
-"""Measure how much the speed of this machine changes by itself, by short test programs run several times.
+"""Measure how much the speed of this machine changes by itself: run short test programs several times.
 
 It predicts the `stability` that a campaign's dataset would state.
 """
@@ -30,7 +30,7 @@ class MachineDrift:
     (0.25, {'cache': 1.25, 'stream': 1.02})
     """
 
-    #: In order, two or more.
+    #: Two or more readings, in order of time.
     looks: tuple[Look, ...]
 
     @property
@@ -68,12 +68,13 @@ def watch_drift(
     """Run the test programs several times over about five seconds and return their speeds.
 
     `cores`: usable CPUs; the first one is used. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
-    UnstableMeasurementError if it does not get its core; TestbedError if its programs cannot be built or started.
+    UnstableMeasurementError if the test programs do not get their core; TestbedError if they cannot be built or
+    started.
     """
     standing = StandingPrograms(quickened(host_definition("synthetic"), INTERVAL_S), cores[0])
     try:
         sentinel = Sentinel(standing, sentinel_programs(l2_mib, llc_mib), HostSettings())
-        sentinel.look()  # programs that have just started are slower
+        sentinel.look()  # not used: programs that have just started are slower
         looks = []
         for number in range(_LOOKS):
             sleep(_PAUSE_S if number else 0.0)

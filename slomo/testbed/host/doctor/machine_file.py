@@ -1,7 +1,7 @@
 """Write a file that describes this host, so that the simulator can imitate it.
 
-Every line states its source: measured by the pointer chase, read from the kernel, or a typical value if neither knows
-(another socket's latency, links). Format: `slomo/vocabulary/machines/schema.json`.
+Every line states its source: measured by the pointer chase, read from the kernel, or else a typical value (latency of
+another socket, links). Format: `slomo/vocabulary/machines/schema.json`.
 """
 
 import json
@@ -19,7 +19,7 @@ from slomo.vocabulary.machine import Machine
 
 MEASURED, TOLD, TYPICAL = "measured", "told by the kernel", "typical, not measured"
 _TYPICAL_DDIO_WAYS = 2
-_REMOTE_OVER_LOCAL = 1.6  # of two-socket Xeons, see the sources of the shipped machines
+_REMOTE_OVER_LOCAL = 1.6  # latency ratio of two-socket Xeons; sources: the shipped machine files
 
 Field = tuple[Any, str]
 
@@ -27,8 +27,8 @@ Field = tuple[Any, str]
 def machine_of(system: System, curve: MemoryCurve | None, name: str = "this-host") -> tuple[Machine, Mapping[str, str]]:
     """Return the description of this host, and the source of each field.
 
-    `system`: host's files. `curve`: measured; without it, latencies and bandwidth are typical ones. `name`: of the
-    machine.
+    `system`: files of the host. `curve`: measured memory curve; without it, latencies and bandwidth are typical values.
+    `name`: name for the machine.
     """
     plain = this_machine(name)
     table: dict[str, Field] = {
@@ -71,9 +71,9 @@ def machine_text(machine: Machine, origins: Mapping[str, str]) -> str:
     """
     lines = []
     for field, value in machine.to_dict().items():
-        if field in ("schema_version", "name") or value is None:  # ports, for instance: a host does not say how many
+        if field in ("schema_version", "name") or value is None:  # e.g. ports: a host does not report them
             continue
-        # JSON's texts and numbers are valid YAML; sources are also in `source` for tools that strip comments
+        # JSON's strings and numbers are valid YAML; `source` repeats the sources for tools that strip comments
         comment = f"  # {origins[field]}" if field in origins and field not in ("description", "source") else ""
         lines.append(f"{field}: {json.dumps(value)}{comment}")
     return "\n".join(lines) + "\n"
@@ -89,7 +89,7 @@ def _measured(curve: MemoryCurve, plain: Machine, *, victim: bool) -> dict[str, 
     if curve.l2_ns is not None:
         measured_fields["l2_hit_ns"] = (round(curve.l2_ns, 2), MEASURED)
     if curve.llc_mib is not None:
-        # exclusive caches hold L2 and LLC together; the curve shows the sum
+        # an exclusive LLC does not repeat the content of L2; the curve shows the sum of both sizes
         own = curve.llc_mib - plain.l2_kib / 1024.0 if victim else curve.llc_mib
         measured_fields["llc_mib"] = (max(0.25, round(own * 4.0) / 4.0), MEASURED)
     if curve.llc_ns is not None:
@@ -102,7 +102,7 @@ def _measured(curve: MemoryCurve, plain: Machine, *, victim: bool) -> dict[str, 
         measured_fields["memory_efficiency"] = (
             1.0,
             MEASURED,
-        )  # the bandwidth above is what was reached, not a nominal one
+        )  # the bandwidth above was measured; it is not the nominal one
     return measured_fields
 
 
@@ -111,7 +111,7 @@ def _processor(system: System, plain: Machine) -> dict[str, Field]:
     base = system.read(f"/sys/devices/system/cpu/cpu{system.cores[0]}/cpufreq/base_frequency")
     shown = next((line.partition(":")[2] for line in text.splitlines() if line.startswith("cpu MHz")), "")
     khz = float(base) if base and base.isdigit() else 1e3 * float(shown) if shown.strip() else 0.0
-    # Intel's server caches exclude L2 since Skylake, the first with AVX-512; AMD's since Zen
+    # Intel's server LLCs are exclusive of L2 since Skylake, the first with AVX-512; AMD's since Zen
     victim = "avx512f" in flags or "AuthenticAMD" in text
     frequency = (round(khz / 1e6, 3), TOLD) if 0.1e6 < khz < 10e6 else (plain.frequency_ghz, TYPICAL)
     return {"frequency_ghz": frequency, "llc_policy": ("victim" if victim else "inclusive", TYPICAL)}
@@ -128,7 +128,7 @@ def _devices(system: System, plain: Machine) -> dict[str, Field]:
         ways = DdioWays(system.cores[0], system.root / "dev/cpu").read().bit_count()
         device_fields["ddio_ways"] = (ways, TOLD)
     except TestbedError:
-        # a virtual machine's devices are programs of its host, which write like any core
+        # the devices of a virtual machine are programs of its host, which write to the cache like any core
         physical = bool(cards) and "hypervisor" not in system.flags()
         intel = "GenuineIntel" in (system.read("/proc/cpuinfo") or "")
         ways = _TYPICAL_DDIO_WAYS if physical and intel else 0

@@ -24,7 +24,7 @@ _LARGEST_MIB = 512.0
 _READS, _LINE_B = 1000, 64
 _BUDGET_S, _ONE_S = 14.0, 0.4
 _STREAM_S, _STREAM_MIB, _MOST_STREAMS = 0.8, 128, 8
-_LEAST_SHARE = 0.1  # of its core: an instance that got less says nothing
+_LEAST_SHARE = 0.1  # least share of its core's time for a valid measurement
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class MemoryCurve:
     #: Footprint [MiB] and time per dependent access [ns].
     sizes_mib: tuple[float, ...]
     latencies_ns: tuple[float, ...]
-    #: Latency of each level; None if the curve does not show it.
+    #: Latency of L2, LLC and memory [ns]; None for a level that the curve does not show.
     l2_ns: float | None
     llc_ns: float | None
     dram_ns: float | None
-    #: Footprint up to which accesses hit a cache: L2 plus last-level cache if they are exclusive, L2 alone if no shared
-    #: cache is visible; None if the curve does not tell.
+    #: Footprint up to which accesses hit a cache [MiB]: L2 plus LLC if they are exclusive, L2 alone if no shared cache
+    #: is visible; None if the curve does not show it.
     llc_mib: float | None
     #: Read bandwidth of all cores of one socket together [GB/s].
     read_gb_s: float | None
@@ -61,8 +61,8 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
 
     Raises TestbedError if the shipped competitor cannot be built or does not run.
 
-    `cores`: CPUs; the first one chases, those of its socket stream together. `l2_mib`: private cache of one core [MiB].
-    `stated_llc_mib`: size of the last-level cache according to the kernel [MiB].
+    `cores`: CPUs; the pointer chase runs on the first one, and all CPUs of its socket stream together. `l2_mib`:
+    private cache of one core [MiB]. `stated_llc_mib`: size of the last-level cache according to the kernel [MiB].
     """
     affordable_mib = _affordable_mib()
     largest = min(_LARGEST_MIB, 4.0 * (stated_llc_mib or 0.0))
@@ -87,7 +87,7 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
 
 
 def _affordable_mib() -> float:
-    """Return the memory that a measurement may use [MiB]: a quarter of what is available and of the cgroup's limit."""
+    """Return the memory that a measurement may use [MiB]: a quarter of the free memory or, if less, of the cgroup's limit."""
     limits = [math.inf]
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -99,7 +99,7 @@ def _affordable_mib() -> float:
 
 def _latency_ns(binary: str, core: int, size_mib: float) -> float:
     lines = _run(binary, "chain", [core], size_mib, _ONE_S, _READS, burst=1)
-    # only time on the core counts, not time it gave to other processes; the fastest interval was disturbed least
+    # CPU time, not wall time, since other processes may run on the core; the fastest interval was disturbed least
     times = [1e9 * line["cpu_share"] / line["accesses_per_s"] for line in lines if line["accesses_per_s"] > 0.0]
     return float(min(times))
 

@@ -10,7 +10,7 @@ from slomo.host.cores import parse_cpu_list
 from slomo.testbed.host.doctor.check import Check, System, ok, warn
 
 _GROUP = "tuning"
-_SLOW_IDLE_US = 10  # waking from a deeper state takes longer than some thousand packets
+_SLOW_IDLE_US = 10  # waking from a deeper idle state takes as long as some thousand packets
 _CPUS = "/sys/devices/system/cpu"
 
 

@@ -1,8 +1,8 @@
 """Find the sizes of a core's usable caches from the latency of accesses over growing sizes of data.
 
 The method is lmbench's lat_mem_rd (McVoy and Staelin, USENIX ATC'96, section 6.2): random accesses to data larger than
-a cache miss in proportion to the part that does not fit. The kernel states the chip's last-level cache; in a virtual
-machine and under CAT only a part is available, on a busy host nothing.
+a cache miss in proportion to the part that does not fit. The kernel reports the size of the chip's last-level cache. In
+a virtual machine and under CAT only a part of it is usable, on a busy host nothing.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST_RISE = 1.25  # memory over cache latency: less is no cache edge, but noise
-_BEYOND = 1.2  # times the size of a cache: a footprint that surely does not fit
+_LEAST_RISE = 1.25  # least ratio of memory latency to cache latency; a smaller rise is noise
+_BEYOND = 1.2  # times the size of a cache: a footprint that certainly does not fit
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,13 @@ def find_levels(
 ) -> CacheLevels | None:
     """Find the cache levels beyond L2 in measured latencies, and where the first one ends.
 
-    The curve has at least four sizes behind L2, which ends at `l2_mib`, and one well inside. `stated_llc_mib`: size of
-    the last-level cache according to the kernel; tells whether a curve that is flat behind L2 shows a cache or memory.
-    None is returned where the curve does not tell: too few sizes, or flat up to a size that may still be cached.
+    The curve needs at least four sizes beyond L2, whose size is `l2_mib`, and one well inside L2. `stated_llc_mib`:
+    size of the last-level cache according to the kernel; it decides whether a curve that is flat beyond L2 shows a
+    cache or memory. Return None if the curve has too few sizes, or is flat up to a size that may still be cached.
 
-    Of a footprint S, the share min(1, C/S) hits in caches of C bytes in total, min(1, L2/S) already in L2: two unknown
-    latencies enter linearly, C is searched. Errors count relative to the latency.
+    Of the accesses to a footprint S, the share min(1, C/S) hits in caches of C bytes in total, and min(1, L2/S) in L2.
+    The two unknown latencies (LLC, memory) enter linearly and follow from least squares of relative errors; C is found
+    by search.
 
     Examples
     --------

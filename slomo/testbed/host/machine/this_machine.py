@@ -1,6 +1,7 @@
 """Describe the local machine as a `Machine`: properties that the kernel reports, typical values for the others.
 
-Enough for plans and composition (cores, caches). Values that only measurement can give are marked in the source field.
+This suffices for plans and composition, which need cores and caches. The field `source` marks values that only a
+measurement can give.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from slomo.vocabulary.machine import Machine
 
 NAME = "this-host"
 _CPU = Path("/sys/devices/system/cpu")
-#: larger than any machine's: an unknown bandwidth must not cap a composition
+#: Memory bandwidth larger than any machine's: an unknown bandwidth must not cap a composition.
 _UNKNOWN_BANDWIDTH_GB_S = 10_000.0
 _TYPICAL = {
     "frequency_ghz": 2.0,
@@ -26,7 +27,7 @@ _TYPICAL = {
 
 
 def cpu_model() -> str:
-    """Return the processor's name; empty if the kernel does not say."""
+    """Return the processor's name; empty if the kernel does not report it."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -72,7 +73,7 @@ def fingerprint() -> str:
 def this_machine(name: str = NAME) -> Machine:
     """Return the description of this machine.
 
-    `name`: name of its measurements' machine.
+    `name`: name under which its measurements are stored.
 
     Examples
     --------

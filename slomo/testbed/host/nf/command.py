@@ -1,7 +1,7 @@
 """Fill the placeholders of a network function's command for one process, without a shell.
 
-Only names of a fixed table and the NF's own settings are substituted, so an untrusted definition cannot access anything
-else of this process.
+Only placeholders of a fixed table and the NF's own settings are filled in, so an untrusted definition cannot access
+anything else of this process.
 """
 
 import os
@@ -23,13 +23,13 @@ _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 class Surroundings:
     """Cores, directory, capture and ports given to one process of an NF."""
 
-    #: CPUs it is pinned to.
+    #: CPUs to which the process is pinned.
     cores: tuple[int, ...]
-    #: Its own directory, deleted when the run ends.
+    #: Directory of the process, deleted when the run ends.
     directory: str
     #: DPDK's `--file-prefix`, unique to this instance and recognisable as slomo's.
     file_prefix: str
-    #: Capture to replay; empty if the command uses none.
+    #: Path of the capture to replay; empty if the command uses none.
     pcap: str = ""
     #: A free local TCP port; 0 if not needed.
     port: int = 0

@@ -1,7 +1,7 @@
 """Read the `host:` section of a network function: how the program is started, read and stopped.
 
-Like NPF and DPDK DTS, it uses a command template instead of code per NF; `host_section` checks it, so that a wrong
-field is reported with file and line before anything runs.
+As in NPF and DPDK DTS, a command template replaces code for each NF. `host_section` checks the section, so that a wrong
+field is reported with file and line before any process starts.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ class ReadySignal:
 
     #: ``"json"``, ``"regex"``, ``"tcp_port"``, ``"file"``, ``"telemetry"`` or ``"first_reading"``.
     kind: str = "first_reading"
-    #: Fields, pattern, port or path; a text is a template.
+    #: Fields, pattern, port or path that the kind needs; a text may hold placeholders.
     value: Any = True
-    #: How long to wait [s].
+    #: Longest time to wait for the signal [s].
     limit_s: float = 30.0
 
 
@@ -46,37 +46,38 @@ class HostDefinition:
     """
 
     nf: str
-    #: Words with placeholders.
+    #: Words of the command, with placeholders.
     command: tuple[str, ...]
     throughput: ThroughputSource
-    #: Settings a workload may change, with defaults; variables added, whose values may hold placeholders.
+    #: Settings that a workload may change, with defaults; environment variables to add, whose values may hold
+    #: placeholders.
     settings: Mapping[str, Setting] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: Where it starts, and your own capture.
+    #: Directory in which the process starts; the user's own capture.
     working_directory: str | None = None
     pcap: str | None = None
-    #: Whether the traffic generator sends to it, wherever its throughput is read.
+    #: Whether the traffic generator sends to the NF, even if its throughput is read elsewhere.
     generator: bool = False
-    #: Cores one instance occupies, and whether it keeps them busy.
+    #: Number of cores of one instance, and whether it keeps them busy by polling.
     cores: int = 1
     polling: bool = True
     ready: ReadySignal = field(default_factory=ReadySignal)
-    #: What asks it to end, and how long ending may take [s].
+    #: Signal that asks the process to end, and the longest time that it may take to end [s].
     stop_signal: signal.Signals = signal.SIGINT
     stop_limit_s: float = 3.0
-    #: When its throughput counts as steady.
+    #: When the throughput counts as steady.
     steadiness: Steadiness = field(default_factory=Steadiness)
 
     @property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that identify the definition."""
         stated = {**self.__dict__, "stop_signal": self.stop_signal.name}
-        if not self.generator:  # fingerprints of before stay
+        if not self.generator:  # omitted if false, so that older fingerprints stay valid
             del stated["generator"]
         return hashlib.sha256(canonical_json(_plain(stated)).encode()).hexdigest()[:16]
 
     def configured(self, workload: Workload) -> dict[str, Setting]:
-        """Return every setting's value for `workload`. Raises UnknownNameError for an unknown setting."""
+        """Return the values of all settings for `workload`. Raises UnknownNameError for an unknown setting."""
         for name in workload.configuration:
             if name not in self.settings:
                 raise UnknownNameError(f"setting of '{self.nf}'", name, self.settings)
@@ -95,8 +96,8 @@ def parse_host(
 
     Raises ConfigurationError naming file, line and field.
 
-    `settings`: those of the network function with their defaults. `file`, `lines`: where the section stands, for
-    errors.
+    `settings`: settings of the network function with their defaults. `file`, `lines`: position of the section, for
+    error messages.
     """
     where = file or f"network function '{nf}'"
     whole = convert({"host": dict(data)}, dict[Literal["host"], HostSection], where, lines=lambda: lines or {})
@@ -120,11 +121,11 @@ def parse_host(
 
 
 def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
-    """Return the definition by which a network function runs on a real machine.
+    """Return the definition with which a network function runs on a real machine.
 
     `name_or_nf`: a shipped name, a YAML file, or a loaded network function. Raises UnknownNameError and
-    ConfigurationError as `load_network_function`, and for a wrong `host:` section with file, line and field;
-    TestbedError if it has no `host:` section.
+    ConfigurationError as `load_network_function` does; ConfigurationError, with file, line and field, for a wrong
+    `host:` section; TestbedError if there is no `host:` section.
 
     Examples
     --------

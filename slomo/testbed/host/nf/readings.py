@@ -1,6 +1,6 @@
 """Keep the counts of served packets over time, and compute throughput over a window.
 
-Sources differ (counters, amounts per interval, rates; with or without their own clock); all are converted to one
+Sources report counters, amounts per interval or rates, with or without their own clock; all are converted to a
 cumulative count.
 """
 
@@ -19,13 +19,13 @@ _MOST_READINGS = 100_000
 class Reading:
     """A cumulative packet count at one time."""
 
-    #: Time of its arrival here [s, monotonic clock].
+    #: Time at which slomo received the count [s, monotonic clock].
     arrived_s: float
     #: Packets served since the start.
     packets: float
-    #: Time stated by the NF [s, the NF's clock].
+    #: Time reported by the NF [s, the NF's clock].
     stated_s: float | None = None
-    #: Percentiles over the interval that ends here [us].
+    #: Latency percentiles over the interval that ends at this reading [us].
     latency_us: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -61,8 +61,9 @@ class FunctionReadings:
     ) -> None:
         """Add one count of served packets.
 
-        `meaning`: ``"counter"`` for packets since the start (a smaller one, of a restarted counter, starts anew),
-        ``"interval"`` for packets since the last reading, ``"rate"`` for packets per second since then.
+        `meaning`: ``"counter"`` for packets since the start (a smaller count than the last means that the counter was
+        reset), ``"interval"`` for packets since the last reading, ``"rate"`` for packets per second since the last
+        reading.
         """
         with self._lock:
             reading = Reading(arrived_s, amount, stated_s, latency_us or {})

@@ -1,6 +1,6 @@
 """Wait until an NF is ready; if the NF ends first, report that at once with the last lines of its output.
 
-DPDK DTS waits for a prompt, npf for a pattern; here there are six kinds of signals.
+DPDK DTS waits for a prompt, npf for a pattern; slomo supports six kinds of signals.
 """
 
 import json
@@ -22,7 +22,7 @@ _POLL_S = 0.02
 
 
 class ReadyWatch:
-    """Watches an NF for its ready signal; must be created before the process prints anything."""
+    """Watches an NF for its ready signal; must be created before the process prints its first line."""
 
     def __init__(
         self, definition: HostDefinition, process: ManagedProcess, readings: FunctionReadings, table: Mapping[str, str]

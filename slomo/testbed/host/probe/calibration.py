@@ -1,4 +1,4 @@
-"""Result of a calibration: which reporters (small programs that sense pressure) suit this machine now."""
+"""Result of a calibration: the reporters (small programs that sense pressure) that suit this machine at present."""
 
 import hashlib
 import json
@@ -26,20 +26,21 @@ _MOST_B = 1 << 20
 class Calibration(Stored, version=SCHEMA_VERSION):
     """The calibrated reporters (programs that sense pressure) of one machine."""
 
-    #: Cache sizes; of the shared one, the part that one core can use [MiB].
+    #: Size of L2, and size of the shared cache that one core can use [MiB].
     l2_mib: PositiveRate
     llc_mib: PositiveRate
-    #: Reporters that respond here, one per metric.
+    #: Reporters that respond on this machine, one per metric.
     reporters: tuple[Reporter, ...]
-    #: Metric of a reporter -> metric of a competitor's resource -> extra time beside it.
+    #: Metric of a reporter -> metric of a competitor's resource -> the reporter's relative extra time beside that
+    #: competitor.
     felt: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    #: Extra time of the shared cache's reporter without any hit; None if not measured.
+    #: Relative extra time of the shared cache's reporter if none of its accesses hits; None if not measured.
     full: float | None = None
     #: Speed of each of the sentinel's programs at calibration [Mpps].
     sentinel: Mapping[str, float] = field(default_factory=dict)
-    #: Difference between two successive readings of the sentinel.
+    #: Relative difference between two successive readings of the sentinel.
     scatter: Rate = 0.0
-    #: Identity of machine and program for which it is valid.
+    #: Identity of the machine and the program for which the calibration is valid.
     identity: str = ""
 
     def vector(self, pressure: ProbedPressure, scope: Scope = Scope.SOCKET) -> MetricVector:
@@ -49,7 +50,7 @@ class Calibration(Stored, version=SCHEMA_VERSION):
         return MetricVector(felt, scope=scope)
 
     def stated(self) -> dict[str, Any]:
-        """Return what a dataset stores about the probe programs whose slowdown is measured."""
+        """Return the fields that a dataset stores about the probe programs whose slowdown is measured."""
         programs = {item.metric: item.name for item in self.reporters}
         return {"programs": programs, "felt": {name: dict(row) for name, row in self.felt.items()}, "full": self.full}
 

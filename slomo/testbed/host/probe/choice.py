@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from slomo.testbed.host.probe.reporters import Reporter
 
-#: a slowdown of 20 %: required beside the strongest competitor for its resource
+#: Least relative extra time beside the strongest competitor for its resource; 0.25 is a slowdown of 20 %.
 ENOUGH = 0.25
-#: added to its slowdown by other resources, as selectivity below this is noise
+#: Added to the extra time caused by other resources, since smaller differences are noise.
 _FLOOR = 0.05
-_SURE = 2.0  # standard errors
+_SURE = 2.0  # standard errors by which extra time must exceed 0
 _LEAST = 0.02
 
 
@@ -17,21 +17,21 @@ _LEAST = 0.02
 class CandidateTrial:
     """How much one candidate program slows down beside each competitor."""
 
-    #: The candidate.
+    #: The candidate program.
     reporter: Reporter
-    #: Metric of the competitor's resource -> extra time beside it.
+    #: Metric of the competitor's resource -> relative extra time beside that competitor.
     extra: Mapping[str, float]
-    #: Standard error of that.
+    #: Standard errors of `extra`.
     error: Mapping[str, float]
 
     @property
     def own(self) -> float:
-        """Extra time of the candidate beside the strongest competitor for its own resource."""
+        """Relative extra time of the candidate beside the strongest competitor for its own resource."""
         return self.extra[self.reporter.metric]
 
     @property
     def others(self) -> float:
-        """Largest extra time of the candidate beside a competitor for another resource."""
+        """Largest relative extra time of the candidate beside a competitor for another resource."""
         return max((value for name, value in self.extra.items() if name != self.reporter.metric), default=0.0)
 
     @property

@@ -1,7 +1,7 @@
 """Measure and remember the pressure of each set of competitors; measure again after a while, since machines drift.
 
-SLOMO (SIGCOMM'20, section 4.1): the vector V belongs to the competition, whatever the target. On a machine that drifts
-it also belongs to the time.
+In SLOMO (SIGCOMM'20, section 4.1), the vector V depends only on the competitors, not on the target. On a machine whose
+speed drifts, it also depends on the time.
 """
 
 import time
@@ -37,13 +37,13 @@ class _Reading:
 class Probe:
     """The reporters, the check for drift, and the pressure measured for each set of competitors."""
 
-    #: Of this machine.
+    #: Calibration of this machine.
     calibration: Calibration
-    #: Of the synthetic NF.
+    #: Definition of the synthetic NF.
     definition: HostDefinition
-    #: Windows and pairs.
+    #: Number and length of windows.
     settings: HostSettings
-    #: Core of reporters and sentinel: the target's.
+    #: Core of reporters and sentinel: the core that the target uses later.
     core: int
     readings: dict[tuple[str, ...], _Reading] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class Probe:
         self.watch = DriftWatch(sentinel.look, limit, self.settings.drift_attempts, Look(self.calibration.sentinel))
 
     def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
-        """Return the remembered pressure of a set of competitors, however old."""
+        """Return the last measured pressure of a set of competitors, of whatever age; None if it was never measured."""
         reading = self.readings.get(tuple(sorted(workloads)))
         return None if reading is None else (reading.vector, reading.details)
 
@@ -71,12 +71,12 @@ class Probe:
         return reading.vector, reading.details
 
     def fresh(self, workloads: Sequence[str]) -> bool:
-        """Return whether a set of competitors was measured recently."""
+        """Return whether the pressure of a set of competitors was measured recently."""
         reading = self.readings.get(tuple(sorted(workloads)))
         return reading is not None and time.monotonic() - reading.taken_s <= self.settings.probe_fresh_s
 
     def forget(self) -> None:
-        """Mark all results as outdated, since they are from before the machine changed."""
+        """Mark all results as outdated; called when the machine's speed has changed."""
         self.readings = {
             keys: _Reading(item.vector, item.details, float("-inf")) for keys, item in self.readings.items()
         }

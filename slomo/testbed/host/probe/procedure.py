@@ -1,6 +1,6 @@
 """Calibrate reporters: measure the cache's size, each candidate beside strong competitors, and the machine's noise.
 
-A small design of experiments: eleven candidates by four competitors that each press on one resource; about two minutes.
+Eleven candidates are run beside four competitors, each of which loads one resource; this takes about two minutes.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,9 @@ from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant, paused
 from slomo.vocabulary.workload import Workload
 
-#: additional sizes to measure, as shares of L2 and of the cache that the kernel states
+#: Additional data sizes to measure, as shares of L2 and of the last-level cache according to the kernel.
 _INSIDE, _BEYOND = (0.25, 0.5), (1.3, 2.0)
-#: competitors' sizes are shares of the cache, at least this many times L2: smaller ones do not press on shared
-#: resources
+#: Least data size of a competitor, as a multiple of L2; smaller data put no pressure on shared resources.
 _LEAST_OVER_L2 = 2.0
 _READS = 64
 _WINDOWS = 3
@@ -35,10 +34,10 @@ SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 class CalibrationScope:
     """Cores, cache sizes and settings of a calibration."""
 
-    #: Sizes of the private cache, and of the shared one as the kernel states it [MiB].
+    #: Size of the private cache, and of the shared cache according to the kernel [MiB].
     l2_mib: float
     largest_llc_mib: float
-    #: Of machine and program.
+    #: Identity of the machine and the program.
     identity: str
     #: Data sizes for measuring the shared cache [MiB].
     sizes_mib: Sequence[float] = SIZES_MIB
@@ -47,11 +46,11 @@ class CalibrationScope:
 def calibrate(
     definition: HostDefinition, cores: Sequence[int], settings: HostSettings, scope: CalibrationScope
 ) -> Calibration:
-    """Choose the reporters that suit this machine's present state.
+    """Choose the reporters that suit the machine's present state.
 
     Raises UnstableMeasurementError if no reporter responds.
 
-    `definition`: of the synthetic competitor. `cores`: that of the reporters, that of the competitor.
+    `definition`: definition of the synthetic competitor. `cores`: core of the reporters, core of the competitor.
     """
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
     llc_mib = _cache(definition, cores[1], taker, scope)
@@ -88,7 +87,7 @@ def _trials(
     pairs: int,
     caches_mib: tuple[float, float],
 ) -> list[CandidateTrial]:
-    """Return how much every candidate slows down beside every competitor."""
+    """Return how much each candidate slows down beside each competitor."""
     tried = {reporter: dict.fromkeys(bubbles(*caches_mib), Paired((), ())) for reporter in candidates(*caches_mib)}
     for _ in range(pairs):
         for metric, workload in bubbles(*caches_mib).items():
@@ -110,7 +109,7 @@ def _trial(reporter: Reporter, felt: dict[str, Paired]) -> CandidateTrial:
 def _full(
     standing: StandingPrograms, reporters: Sequence[Reporter], taker: WindowTaker, llc_mib: float
 ) -> float | None:
-    """Return how much the cache's reporter slows down if none of its accesses hits the cache."""
+    """Return the relative extra time of the cache's reporter if none of its accesses hits the cache."""
     for reporter in reporters:
         if reporter.metric == "FELTLLC":
             rates = []
@@ -124,7 +123,7 @@ def _full(
 def _cache(definition: HostDefinition, core: int, taker: WindowTaker, scope: CalibrationScope) -> float:
     """Return the size of the cache that one core can use [MiB].
 
-    Each latency is that of the fastest of several windows, as disturbances only slow a program down.
+    Each latency is taken from the fastest of several windows, since disturbances can only slow a program down.
     """
     inside = [round(share * scope.l2_mib, 3) for share in _INSIDE]
     beyond = [round(times * scope.largest_llc_mib, 3) for times in _BEYOND]

@@ -1,7 +1,8 @@
-"""Measure the pressure of competitors: run each reporter while they are alternately running and paused.
+"""Measure the pressure of competitors: run each reporter while the competitors are alternately running and paused.
 
 The reporters run on the target's core before the target starts, as in SLOMO's first phase (SIGCOMM'20, section 4.1).
-They take turns, pair by pair; the least precise one is next, until all are precise enough or time is up.
+The reporter with the least precise ratio runs the next pair of windows, until all ratios are precise enough or the time
+limit is reached.
 """
 
 import statistics
@@ -24,22 +25,23 @@ _MEDIAN_TO_MEAN = 1.2533
 class ProbedPressure(Stored):
     """How much each reporter slows down beside a set of competitors."""
 
-    #: Reporter -> its throughput beside the competition over its solo throughput.
+    #: Reporter -> its throughput beside the competitors divided by its solo throughput.
     ratios: Mapping[str, float]
     #: Reporter -> width of the ratio's 90 % interval.
     widths: Mapping[str, float] = field(default_factory=dict)
-    #: Reporter -> pairs of windows.
+    #: Reporter -> number of pairs of windows.
     pairs: Mapping[str, int] = field(default_factory=dict)
-    #: Windows taken again.
+    #: Number of windows that were repeated.
     rejected_windows: int = 0
 
 
 def read_pressure(
     standing: StandingPrograms, competition: Sequence[HostTenant], reporters: Sequence[Reporter], settings: HostSettings
 ) -> ProbedPressure:
-    """Run every reporter beside running competitors and return how much each slows down.
+    """Run every reporter beside the competitors and return how much each reporter slows down.
 
-    `standing`: where the reporters stand: on the target's core. `competition`: its members; running again afterwards.
+    `standing`: the reporters' programs, on the target's core. `competition`: the competitors; they run again
+    afterwards.
     """
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
     felt = {reporter.name: Paired((), ()) for reporter in reporters}
@@ -70,7 +72,8 @@ def read_pressure(
 def interval_widths(felt: Mapping[str, Paired]) -> dict[str, float]:
     """Return the width of the 90 % interval of each reporter's ratio.
 
-    A few pairs can agree by chance: no reporter's scatter is assumed to be below half of the common one.
+    A few pairs can agree by chance, so each reporter's scatter is assumed to be at least half of the reporters' median
+    scatter.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Reporters: small programs, each of which slows down under one kind of pressure.
 
 Bubble-Up (MICRO'11, section 4.2) measures the pressure of an application by how much it slows a reporter of known
-sensitivity; one reporter per shared resource of SLOMO (SIGCOMM'20, section 3) gives a vector instead of a score.
+sensitivity; with one reporter per shared resource of SLOMO (SIGCOMM'20, section 3), the result is a vector instead of a
+score.
 """
 
 from dataclasses import dataclass
@@ -20,11 +21,11 @@ _LEAST_RATIO = 1e-3
 class Reporter(Stored):
     """A small program whose slowdown measures one kind of pressure."""
 
-    #: What it does.
+    #: Description of the program.
     name: str
-    #: The metric given by its extra time.
+    #: The metric that its extra time measures.
     metric: str
-    #: Its setting of the synthetic NF.
+    #: Workload of the synthetic NF that the program runs.
     workload: Workload
 
 
@@ -43,7 +44,7 @@ def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
     ]
     return (
         *capacity,
-        # data just beyond L2, with dependent loads: its speed is the latency of the shared cache
+        # data slightly larger than L2, with dependent loads: the speed shows the latency of the shared cache
         _reporter("chain-l2", "FELTL3", data_size_mib=beyond_l2, pattern="chain"),
         _reporter("random-l2", "FELTL3", data_size_mib=beyond_l2, pattern="random"),
         _reporter("stream-read", "FELTREAD", data_size_mib=stream, pattern="sequential"),
@@ -76,11 +77,11 @@ def stream_mib(llc_mib: float) -> float:
 
 
 def extra_time(ratio: float) -> float:
-    """Return by how much longer a reporter takes per unit of work than alone; never negative.
+    """Return the relative increase of a reporter's time per unit of work over its solo run; never negative.
 
-    Bubble-Up defines an application's pressure by its effect on a reporter. Extra times add up, shares of speed do not:
-    two competitors that cost a reporter 0.2 and 0.3 of its time together cost 0.5, until the resource is full. `ratio`:
-    its throughput beside the competition over its solo throughput.
+    Bubble-Up defines an application's pressure by its effect on a reporter. Extra times add up, speed ratios do not:
+    two competitors that cost a reporter 0.2 and 0.3 of its solo time cost 0.5 together, until the resource is full.
+    `ratio`: the reporter's throughput beside the competitors divided by its solo throughput.
 
     Examples
     --------
@@ -91,7 +92,7 @@ def extra_time(ratio: float) -> float:
 
 
 def never_hits(reporter: Reporter, llc_mib: float) -> Workload:
-    """Return the reporter's program with data too large for any cache: it behaves as after complete eviction."""
+    """Return the reporter's workload with data too large for any cache, as if all its lines were evicted."""
     settings = {**reporter.workload.configuration, "data_size_mib": stream_mib(llc_mib)}
     return Workload(reporter.workload.nf, settings)
 

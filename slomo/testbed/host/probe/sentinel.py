@@ -1,7 +1,7 @@
-"""Notice changes of the machine's speed: three small programs (the sentinel) run shortly between experiments.
+"""Detect changes of the machine's speed: three small programs (the sentinel) run briefly between experiments.
 
-The neighbours of a virtual machine change: its part of the shared cache can vary tenfold within hours. A change during
-an experiment would look like pressure, so the experiment is repeated.
+The neighbours of a virtual machine change, so its share of the LLC can vary tenfold within hours. A change during an
+experiment would look like pressure, so the experiment is then repeated.
 """
 
 import statistics
@@ -21,11 +21,11 @@ from slomo.vocabulary.workload import Workload
 T = TypeVar("T")
 INTERVAL_S = 0.01
 _WINDOW_S, _SETTLE_S = 0.06, 0.015
-_INSIDE = 0.6  # of the shared cache: a working set that lies in it while it is ours
+_INSIDE = 0.6  # working set as a share of the shared cache; it fits while no neighbour uses the cache
 _ATTEMPTS = 4
 _JUST_S = 0.5
-_SCATTERS = 4.0  # of the sentinel itself, which are no movement
-#: ratio of speeds to those at calibration from which the cache counts as another one
+_SCATTERS = 4.0  # multiples of the sentinel's own scatter below which a change counts as none
+#: Ratio of a sentinel speed to that at calibration above which the cache counts as another one.
 ANOTHER = 1.5
 
 
@@ -36,7 +36,7 @@ class Look:
     rates: Mapping[str, float] = field(default_factory=dict)
 
     def change(self, later: "Look") -> tuple[str, float]:
-        """Return the program whose speed changed most up to a later reading, and the ratio of old to new speed.
+        """Return the program whose speed changed most until a later reading, and its ratio of old to new speed.
 
         Examples
         --------
@@ -77,15 +77,15 @@ def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
 class Sentinel:
     """Runs the programs that show changes of the machine's speed."""
 
-    #: Where its programs stand.
+    #: Programs of the sentinel, kept on one core.
     standing: StandingPrograms
-    #: What they are.
+    #: Workloads of the programs, by resource.
     programs: Mapping[str, Workload]
-    #: Least share of the core.
+    #: Settings, of which it uses the minimum CPU share.
     settings: HostSettings
 
     def look(self) -> Look:
-        """Run the programs and return their speeds; UnstableMeasurementError if the sentinel does not get its core."""
+        """Run the programs and return their speeds; raise UnstableMeasurementError if they do not get their core."""
         attempts = _ATTEMPTS + 2 * self.settings.attempts
         taker = WindowTaker(replace(self.settings, settle_s=_SETTLE_S, attempts=attempts), _WINDOW_S)
         rates = {}
@@ -96,7 +96,7 @@ class Sentinel:
 
 
 def scatter_of(looks: Sequence[Look]) -> float:
-    """Return how much successive readings of the sentinel differ.
+    """Return the relative difference between successive readings of the sentinel.
 
     Examples
     --------
@@ -111,11 +111,11 @@ def scatter_of(looks: Sequence[Look]) -> float:
 class DriftWatch:
     """Repeats an experiment if the machine's speed changed during it."""
 
-    #: Looks at the machine.
+    #: The sentinel, which measures the machine's speed.
     look: Callable[[], Look]
-    #: Relative change that is none.
+    #: Largest relative change that is tolerated.
     limit: float
-    #: Repetitions, at most.
+    #: Largest number of repetitions.
     attempts: int
     #: Reading at calibration; empty if unknown.
     calibrated: Look = field(default_factory=Look)
@@ -148,7 +148,7 @@ class DriftWatch:
         return look if time.monotonic() - seen_s < _JUST_S else self.look()
 
     def require_same_cache(self, seen: Look) -> None:
-        """Raise an error if the machine is now far from what it was at calibration."""
+        """Raise an error if the sentinel's speeds differ too much from those at calibration."""
         what, change = self.calibrated.change(seen)
         if factor(change) > ANOTHER:
             raise UnstableMeasurementError(
@@ -159,7 +159,7 @@ class DriftWatch:
 
 
 def drift_limit(settings: HostSettings, scatter: float) -> float:
-    """Return the tolerated change of speed: the setting, or several times the sentinel's own scatter.
+    """Return the tolerated relative change of speed: the setting, or a multiple of the sentinel's scatter if that is larger.
 
     Examples
     --------

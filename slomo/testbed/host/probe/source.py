@@ -1,7 +1,7 @@
-"""Provide this machine's reporters: calibrated on first use, loaded from disk later.
+"""Provide this machine's reporters: they are calibrated on first use and loaded from disk later.
 
-A calibration is stored in the user's cache under hardware and program, and repeated when the sentinel detects another
-cache.
+The user's cache stores a calibration per hardware and program. It is repeated when the sentinel detects that the usable
+cache has changed.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class ProbeSource:
 
     #: Core of the reporters, core of the competitor.
     cores: Sequence[int]
-    #: Windows and pairs.
+    #: Number and length of windows.
     settings: HostSettings
     #: The synthetic competitor.
     synthetic: str | NetworkFunction = "synthetic"
@@ -37,9 +37,9 @@ class ProbeSource:
     made: Probe | None = None
 
     def __call__(self) -> Probe:
-        """Return the probes; calibrate them first if no calibration of this machine's cache is stored.
+        """Return the probes; calibrate them first if no calibration for this machine's present cache is stored.
 
-        Raises UnstableMeasurementError if a given calibration is of another cache, or no reporter responds.
+        Raises UnstableMeasurementError if the given `calibration` was made with another cache, or no reporter responds.
         """
         if self.made is None:
             definition = host_definition(self.synthetic)
@@ -59,10 +59,10 @@ class ProbeSource:
         try:
             return self._checked(Calibration.load(path), definition) if path.exists() else None
         except UnstableMeasurementError:
-            return None  # of another cache than this hour's
+            return None  # the stored calibration is for another cache
 
     def _checked(self, calibration: Calibration, definition: HostDefinition) -> Probe:
-        """Return probes after checking that the sentinel reads the same as at calibration."""
+        """Return the probes after checking that the sentinel's speeds are those of the calibration."""
         probe = self._probe(calibration, definition)
         try:
             probe.watch.require_same_cache(probe.watch.look())

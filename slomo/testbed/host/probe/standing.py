@@ -1,6 +1,7 @@
 """Keep reporters on one core for a whole campaign; each starts on first use and is paused between measurements.
 
-A restarted program has other memory pages and runs 3 to 8 % faster or slower; a kept one does not.
+A restarted program has other memory pages and runs 3 to 8 % faster or slower; a program that is paused and resumed does
+not.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ _INTERVAL = "--interval-s"
 
 
 class StandingPrograms:
-    """Programs that stay on one core, paused except for one."""
+    """Programs that stay on one core; at most one of them runs, the others are paused."""
 
     def __init__(self, definition: HostDefinition, core: int) -> None:
         self.definition, self.core = definition, core
@@ -51,7 +52,7 @@ class StandingPrograms:
 
 
 def quickened(definition: HostDefinition, interval_s: float) -> HostDefinition:
-    """Return the description of a program with more frequent reports, for windows of a twentieth of a second.
+    """Return a program's description with more frequent reports, for windows of a twentieth of a second.
 
     Examples
     --------

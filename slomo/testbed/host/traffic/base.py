@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Traffic
 
-_CHECKSUM_B = 4  # a frame's length includes its checksum, the length given to programs does not
+_CHECKSUM_B = 4  # part of a frame's length, but not of the length that programs are given
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class TrafficStatistics:
     10
     """
 
-    #: Since the start.
+    #: Packets since the start.
     sent_packets: int
     received_packets: int
     #: Rates over the generator's own last interval [Mpps].
     sent_mpps: float = 0.0
     received_mpps: float = 0.0
-    #: Percentiles such as ``p99`` or ``mean`` [us], where the generator measures them.
+    #: Latencies such as ``p99`` or ``mean`` [us]; empty if the generator does not measure them.
     latency_us: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -42,7 +42,7 @@ class TrafficStatistics:
 class TrafficGenerator(Protocol):
     """Sends a workload's traffic to the machine under test."""
 
-    #: Its name in the provenance.
+    #: Name of the generator in the provenance.
     name: str
 
     def available(self) -> tuple[bool, str]:
@@ -52,8 +52,8 @@ class TrafficGenerator(Protocol):
     def start(self, traffic: Traffic) -> None:
         """Start to send a workload's traffic.
 
-        Raises InvalidValueError for traffic that this generator cannot make; TestbedError if it cannot be started or
-        does not answer.
+        Raises InvalidValueError for traffic that this generator cannot make; TestbedError if the generator cannot be
+        started or does not answer.
         """
         ...
 
@@ -67,7 +67,7 @@ class TrafficGenerator(Protocol):
 
 
 def frame_without_checksum_b(traffic: Traffic) -> int:
-    """Return the length of a frame without its checksum, which is the length that generators take [bytes].
+    """Return the length of a frame without its checksum, the length that generators are given [bytes].
 
     Examples
     --------
@@ -78,9 +78,9 @@ def frame_without_checksum_b(traffic: Traffic) -> int:
 
 
 def require_uniform(traffic: Traffic, generator: str) -> None:
-    """Raise an error for Zipf-distributed destinations, for generators that can only send uniform ones.
+    """Raise an error if traffic has Zipf-distributed destinations; for generators that only send uniform ones.
 
-    The InvalidValueError names a generator that supports them.
+    The InvalidValueError names a generator that supports Zipf-distributed destinations.
     """
     if traffic.flow_distribution != "uniform":
         raise InvalidValueError(
@@ -90,9 +90,9 @@ def require_uniform(traffic: Traffic, generator: str) -> None:
 
 
 def require_saturating(traffic: Traffic, generator: str) -> None:
-    """Raise an error for a limited offered load with a generator that only sends at full speed.
+    """Raise an error if traffic has a limited offered load; for generators that only send at full speed.
 
-    The InvalidValueError names generators that support a load.
+    The InvalidValueError names generators that can send at a given rate.
     """
     if traffic.offered_mpps is not None:
         raise InvalidValueError(

@@ -1,7 +1,8 @@
-"""Client of Pktgen-DPDK's remote Lua socket: plain TCP, one chunk per line, and only explicit output is returned.
+"""Client of Pktgen-DPDK's remote Lua socket: plain TCP, one chunk of Lua per line, only explicit output is returned.
 
-Pktgen 23.03 and 23.06, lib/lua/lua_socket.c: no prompt, echo or length; values and errors go to Pktgen's own terminal.
-Every request is therefore wrapped to write its result or its error, and an end mark.
+In Pktgen 23.03 and 23.06 (lib/lua/lua_socket.c) the socket sends no prompt, echo or length, and values and errors go to
+Pktgen's own terminal. Every request is therefore wrapped in Lua code that writes the result or error and an end mark to
+the socket.
 """
 
 import socket
@@ -10,7 +11,7 @@ from slomo.errors import TestbedError
 
 _END = "@@END@@"
 _LARGEST_B = 4 * 2**20
-#: wrapper of a request: write values, then an end mark; errors are written like values
+#: Wrapper of a request: it writes values, or an error in the same way, then an end mark.
 WRAP = (
     "do local function W(x) io.write(tostring(x), '\\n') end "
     "local ok,e=pcall(function() {body} end) "
@@ -23,7 +24,7 @@ class LuaSocket:
 
     Raises TestbedError if no process listens there.
 
-    `host`: where Pktgen runs. `port`: its port. `limit_s`: how long an answer may take [s].
+    `host`, `port`: address of Pktgen's Lua socket. `limit_s`: longest time to wait for an answer [s].
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 22022, limit_s: float = 5.0) -> None:
@@ -39,7 +40,7 @@ class LuaSocket:
     def ask(self, body: str) -> list[str]:
         """Run Lua statements and return the lines that they wrote with ``W(...)``.
 
-        Raises TestbedError if Lua reports an error, or no answer comes in time.
+        Raises TestbedError if Lua reports an error or no answer comes in time.
         """
         if "\n" in body:
             raise ValueError("one line is one chunk")

@@ -32,8 +32,8 @@ def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
 
     Raises InvalidValueError for more flows than fit into a capture.
 
-    `traffic`: size, flows and their distribution; one frame per flow where uniform, drawn from the flows where Zipf.
-    `path`: file to write. `seed`: of addresses, ports, payload and draws.
+    `traffic`: packet size, flows and their distribution. If flows are uniform, each gets one frame; if they follow
+    Zipf's law, frames are drawn from them. `path`: file to write. `seed`: seed of addresses, ports, payload and draws.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def cached_pcap(traffic: Traffic, folder: Path, seed: int = 0) -> Path:
 def count_frames(path: Path) -> int:
     """Return the number of frames in a capture; only headers are read.
 
-    Raises ConfigurationError if it cannot be read, is no classic pcap, or is truncated inside the first frame.
+    Raises ConfigurationError if the file cannot be read, is no classic pcap, or is truncated inside the first frame.
     """
     try:
         with os.fdopen(open_regular(path, _LARGEST_FILE_B, _HINT), "rb") as stream:

@@ -1,8 +1,9 @@
 """Pktgen-DPDK as traffic generator, driven through its remote Lua socket.
 
-Pktgen's Lua functions as release 23.06.1 has them, tried against it: `set`, `range.*`, `set_range`, `start`, `stop`,
-`portStats`, `linkState`. Flows are a range of destination addresses, rates a percentage of the link's speed. Packets of
-a range are made once, one per buffer, so there are at most as many flows as Pktgen has buffers (`maxMbufsPerPort`).
+The driver uses these Lua functions of Pktgen and was tested with release 23.06.1: `set`, `range.*`, `set_range`,
+`start`, `stop`, `portStats`, `linkState`. Flows are a range of destination addresses, rates a percentage of the link's
+speed. Pktgen makes the packets of a range once, one per buffer, so the number of flows is at most its number of buffers
+(`maxMbufsPerPort`).
 """
 
 import re
@@ -17,16 +18,16 @@ _GAP_B = 20  # preamble and gap of every frame on the wire
 _TOTALS = ("opackets", "ipackets")
 _RATES = ("pkts_tx", "pkts_rx")
 _LOOK_S = 0.1
-#: Pktgen counts once a second.
+#: Longest time to wait for the last counts [s]; Pktgen updates its counts once a second.
 _COUNTED_S = 1.5
 
 
 class PktgenGenerator:
-    """A Pktgen process that already runs.
+    """Traffic generator that controls a running Pktgen process.
 
-    `host`, `port`: where its Lua socket is; forward it over SSH for another machine. `sends`, `receives`: pktgen's
-    ports that send and receive. `limit_s`: how long an answer may take [s]. `patience_s`: how long its port may take to
-    come up [s]: it does when the NF at the other end opens its own.
+    `host`, `port`: address of its Lua socket; for another machine, forward the port over SSH. `sends`, `receives`:
+    Pktgen's ports that send and receive. `limit_s`: longest time to wait for an answer [s]. `patience_s`: longest time
+    to wait for the link [s], which comes up when the NF at the other end opens its port.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class PktgenGenerator:
             raise
 
     def trial(self, traffic: Traffic, seconds: float, packets: int = 0) -> TrafficStatistics:
-        """Send for a time, and return the counts when the last packet is back."""
+        """Send for `seconds` s, and return the counts after the last packet has come back."""
         self.start(traffic, packets)
         try:
             assert self._socket is not None
@@ -125,7 +126,8 @@ class PktgenGenerator:
     def _connected(self) -> tuple[LuaSocket, int]:
         """Wait until the link is up; return a connection to Pktgen, and the link's speed [Mbit/s].
 
-        Over ``net_virtio_user`` Pktgen does not answer before an NF connects to its socket, so both are waited for.
+        Over ``net_virtio_user`` Pktgen does not answer before an NF connects to its socket, so the method waits for
+        both.
         """
         deadline_s = time.monotonic() + self.patience_s
         while True:
@@ -187,7 +189,8 @@ def _down(port: int, state: str, patience_s: float) -> TestbedError:
 def _settings(port: int, traffic: Traffic, percent: float, packets: int) -> list[str]:
     """Return the Lua calls that configure traffic, in order.
 
-    `set` must give the packet size even if a range sets it too, since Pktgen derives the rate from the size in `set`.
+    `set` must include the packet size even if a range also sets it, since Pktgen derives the rate from the size in
+    `set`.
     """
     size_b, last = traffic.packet_size_b, _address(traffic.flow_count - 1)
     ranges = [("pkt_size", kind, str(value)) for kind, value in _steps(size_b, 0, size_b, size_b)]

@@ -1,7 +1,7 @@
 """The machine on which a generator runs: this one, or another one over SSH.
 
-Commands are word lists on both; SSH joins words into a line for the remote shell, so each is quoted. A remote program
-ends with its connection, because it has a terminal; `timeout` limits its run time.
+Commands are lists of words. SSH joins the words into a line for the remote shell, so each word is quoted. A remote
+program has a terminal and therefore ends with its connection; `timeout` limits its run time.
 """
 
 import re
@@ -15,7 +15,7 @@ from slomo.host.tool import Finished, run_tool
 
 _HOST = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR")
-_OF_SSH = 255  # exit code of ssh's and scp's own failures; others are the remote command's
+_OF_SSH = 255  # exit code of ssh's and scp's own failures; other codes are the remote command's
 _LONGEST_RUN_S = 24 * 3600
 
 
@@ -23,7 +23,7 @@ _LONGEST_RUN_S = 24 * 3600
 class Place:
     """A machine on which commands can run: this one, or another one over SSH.
 
-    `host`: ``user@host`` for SSH; None for this machine. `ssh`, `scp`: programs.
+    `host`: ``user@host`` for SSH; None for this machine. `ssh`, `scp`: names of the two programs.
 
     Examples
     --------
@@ -42,16 +42,16 @@ class Place:
             raise InvalidValueError(f"'{self.host}' is no host for SSH", hint="write HOST or USER@HOST")
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Return the command that runs the given words on this machine."""
+        """Return the local command that runs the given command on this place's machine."""
         if self.host is None:
             return list(words)
         bounded = ["timeout", "--signal=INT", "--kill-after=5", str(_LONGEST_RUN_S), *words]
         return [self.ssh, "-tt", *_OPTIONS, self.host, shlex.join(bounded)]
 
     def bring(self, file: Path) -> str:
-        """Copy a local file to this machine if it is a remote one; return the file's path there.
+        """Copy a local file to this place's machine if that is remote; return the file's path there.
 
-        Raises TestbedError if it cannot be copied.
+        Raises TestbedError if the file cannot be copied.
         """
         if self.host is None:
             return str(file)
@@ -74,7 +74,7 @@ class Place:
         )
 
     def can_run(self, command: str) -> tuple[bool, str]:
-        """Return whether a command exists on this machine, and the reason if not."""
+        """Return whether a command exists on this place's machine, and the reason if not."""
         try:
             finished = run_tool(self.words(["which", command]), 20.0)
         except TestbedError as problem:

@@ -1,6 +1,6 @@
 """Find traffic generators by name.
 
-Each family of plug-ins has one lazy registry; a generator is an alias or an instance.
+Each family of plug-ins has one lazy registry; a generator is named by its alias or given as an instance.
 """
 
 from typing import Any
@@ -22,9 +22,8 @@ GENERATORS: dict[str, str] = {
 def make_generator(generator: str | TrafficGenerator, **settings: Any) -> TrafficGenerator:
     """Create the traffic generator of a given name.
 
-    `generator`: alias, or an instance that is returned as it is. `settings`: of the generator's class. Raises
-    UnknownNameError for an alias there is not; InvalidValueError for settings that the generator does not have, or
-    lacks.
+    `generator`: alias, or an instance that is returned as it is. `settings`: arguments of the generator's class. Raises
+    UnknownNameError for an unknown alias; InvalidValueError for unknown or missing settings.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """DPDK's ``testpmd`` as traffic generator: generated packets (txonly, flowgen) or a replayed capture, on any DPDK port.
 
-Commands and output were tested with DPDK 22.11 of Debian (testpmd_app_ug). Memif connects it to an NF in another
-process without a NIC; ports with a colon are PCI addresses of NICs.
+Commands and output were tested with DPDK 22.11 of Debian (testpmd_app_ug). Memif connects testpmd to an NF in another
+process without a NIC; a port with a colon is the PCI address of a NIC.
 """
 
 import re
@@ -35,8 +35,8 @@ _POOL, _REPLAY_POOL = 16_384, 131_071
 def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
     """Return a DPDK port that connects to another process through a socket.
 
-    `socket`: path of the socket that both use. `server`: whether this side makes it; start the server first. `number`:
-    same on both sides.
+    `socket`: path of the socket that both processes use. `server`: whether this process makes the socket; start the
+    server first. `number`: identifier of the connection, the same in both processes.
 
     Examples
     --------
@@ -51,9 +51,9 @@ def memif(socket: str | Path, *, server: bool = False, number: int = 0) -> str:
 class TestpmdGenerator:
     """Sends packets by a testpmd process, which runs until `stop`.
 
-    `port`: DPDK virtual device (see `memif`), or the PCI address of a NIC. `core`: CPU that sends. `place`: machine it
-    runs on. `mode`: by default ``txonly`` for one flow, ``flowgen`` for several. `hugepages`: whether DPDK may use
-    them; without, it is about half as fast. `memory_mib`: memory for DPDK [MiB].
+    `port`: DPDK virtual device (see `memif`), or the PCI address of a NIC. `core`: CPU that sends. `place`: machine on
+    which testpmd runs. `mode`: by default ``txonly`` for one flow, ``flowgen`` for several. `hugepages`: whether DPDK
+    may use hugepages; without them it is about half as fast. `memory_mib`: memory for DPDK [MiB].
 
     Examples
     --------
@@ -132,7 +132,7 @@ class TestpmdGenerator:
             remove_files_of(self._mark)
 
     def command(self, traffic: Traffic) -> list[str]:
-        """Return testpmd's command line for some traffic; InvalidValueError if testpmd cannot make that traffic."""
+        """Return testpmd's command line for `traffic`; raise InvalidValueError if testpmd cannot make that traffic."""
         require_uniform(traffic, self.name)
         require_saturating(traffic, self.name)
         mode = self.mode or ("txonly" if traffic.flow_count == 1 else "flowgen")
@@ -157,7 +157,7 @@ class TestpmdGenerator:
         return 0
 
     def _counts_of_now(self) -> dict[str, int]:
-        """Query testpmd's present counts from DPDK's telemetry; empty if the telemetry socket cannot be reached."""
+        """Return testpmd's present counts from DPDK's telemetry; empty if the telemetry socket cannot be reached."""
         if self.place.host is not None:
             return {}
         try:
@@ -173,8 +173,9 @@ class TestpmdGenerator:
 class PcapReplay(TestpmdGenerator):
     """Replays a capture repeatedly: the workload's generated traffic, or the user's own recording.
 
-    `port`, `core`, `place`, `hugepages`, `memory_mib`: as for `TestpmdGenerator`. `pcap`: your own capture; made from
-    the workload's traffic if not given. `folder`: where made captures are kept. `seed`: of made captures.
+    `port`, `core`, `place`, `hugepages`, `memory_mib`: as for `TestpmdGenerator`. `pcap`: your own capture; by default
+    one is generated from the workload's traffic. `folder`: where generated captures are kept. `seed`: seed of generated
+    captures.
     """
 
     name = "pcap"
@@ -198,7 +199,7 @@ class PcapReplay(TestpmdGenerator):
         self.seed = seed
 
     def command(self, traffic: Traffic) -> list[str]:
-        """Write the capture, copy it if the machine is remote, and return testpmd's command line."""
+        """Write the capture, copy it if the generator's machine is remote, and return testpmd's command line."""
         require_saturating(traffic, self.name)
         if self.pcap is None and traffic.flow_count > _MOST_REPLAYED:
             raise InvalidValueError(

@@ -1,7 +1,7 @@
 """Cisco's TRex as traffic generator, through its stateless Python API.
 
-TRex stateless API (trex-tgn.cisco.com, cp_stl_docs): a stream of one frame whose destination a field engine varies; a
-second stream measures latency. The Python package is part of TRex and is imported on first use.
+By TRex's stateless API (trex-tgn.cisco.com, cp_stl_docs), one stream sends a frame whose destination a field engine
+varies, and a second stream measures latency. The Python package is part of TRex and is imported on first use.
 """
 
 import importlib
@@ -15,20 +15,20 @@ from slomo.testbed.host.traffic.base import TrafficStatistics, require_uniform
 from slomo.testbed.host.traffic.pcap import write_pcap
 from slomo.vocabulary.workload import Traffic
 
-_DESTINATION_OFFSET = 30  # of the IPv4 destination in an Ethernet frame
+_DESTINATION_OFFSET = 30  # position of the IPv4 destination in an Ethernet frame
 _IPV4_OFFSET = 14
 _LATENCY_STREAM = 7
 _LATENCY_PPS = 1000
-_FRAME_AT = 24 + 16  # behind the capture's and the first frame's headers
+_FRAME_AT = 24 + 16  # position of the frame behind the headers of the capture and of the first frame
 _MOST_FLOWS = 1 << 24
 
 
 class TrexGenerator:
-    """A running TRex server in stateless mode.
+    """Traffic generator that controls a running TRex server in stateless mode.
 
-    `server`: its host; TRex speaks over the network itself. `sends`, `receives`: its ports. `api_folder`:
-    ``automation/trex_control_plane/interactive`` of TRex, where its package is not installed. `api`: the package
-    itself.
+    `server`: host of the TRex server, which is reached over the network. `sends`, `receives`: TRex's ports that send
+    and receive. `api_folder`: ``automation/trex_control_plane/interactive`` of TRex, needed if its package is not
+    installed. `api`: the imported package, instead of `api_folder`.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class TrexGenerator:
         return api.STLScVmRaw([variable, write, api.STLVmFixIpv4(offset=_IPV4_OFFSET)])
 
     def _fault(self, what: str, problem: Exception) -> TestbedError:
-        # TRex has its own exception classes, unknown before its package is imported; all are handled here
+        # TRex's own exception classes are unknown before its package is imported, so every exception is handled
         text = " ".join(str(problem).split())[:300]
         return TestbedError(
             f"TRex at '{self.server}' {what}: {type(problem).__name__}: {text}",
