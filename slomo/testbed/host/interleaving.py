@@ -36,7 +36,7 @@ class Paired:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Throughput with competitors running divided by that with competitors paused, one ratio per pair of windows."""
+        """Throughput with competitors running divided by that with competitors paused, by pair of windows."""
         return tuple(beside / solo for solo, beside in zip(self.solo_mpps, self.beside_mpps, strict=True) if solo > 0.0)
 
     @property
