@@ -1,8 +1,8 @@
-"""Find settings of a socket that keep all promises and cost tenants without a promise (best effort) least.
+"""Find settings of a socket that keep all promises at the least cost to tenants without a promise (best effort).
 
-Candidates range from one change to one tenant (throttle one without a promise; give a victim exclusive ways, local
-memory or more weight) to exclusive ways for every tenant with a promise. Promises rank first, then the throughput of
-tenants without a promise, then fewer changes.
+Candidates range from one change to one tenant (throttle a tenant without a promise; give a victim exclusive ways, local
+memory or more weight) to exclusive ways for every tenant with a promise. They are ranked by kept promises, then by the
+throughput of tenants without a promise, then by the number of changes.
 """
 
 import itertools
@@ -14,18 +14,20 @@ from slomo.control.situation import Outlook, Setting, Situation, foresee, forese
 
 #: Throttles to try [%], weakest first.
 THROTTLES = (70.0, 50.0, 30.0, 20.0, 10.0)
-#: CPU weights to try for a victim on a shared core, as multiples of its present one.
+#: CPU weights to try for a victim on a shared core, as multiples of its present weight.
 WEIGHTS = (1.5, 2.0, 4.0, 8.0)
-#: Step in which headroom and best effort's throughput are compared; smaller gains are not worth a change.
+#: Relative step in which headroom and best effort's throughput are compared; smaller gains are not worth a change.
 HARDLY = 0.005
-#: Number of tenants without a promise that are throttled one by one, and parts of the ways tried for a victim.
+#: Number of tenants without a promise that are throttled one by one, and shares of the ways that are tried for a
+#: victim.
 HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-#: Numbers of cache ways that one step of a division moves.
+#: Numbers of cache ways that one step of :func:`divide_further` may move.
 WAYS_MOVED = (1, 2, 4)
 
-#: Price of a round with a broken promise, in rounds of all best effort: the aims are 0.5 % of time, 5 % of best effort.
+#: Cost of one round with a broken promise, in rounds without any best effort. It is the ratio of the aims: lose at most
+#: 5 % of best effort, and break promises at most 0.5 % of the time.
 PRICE = 10.0
-#: Standard deviations of a normal error below which 98 % of errors are: what a margin covers.
+#: Number of standard deviations below which 98 % of normal errors are; a margin covers these 98 %.
 _QUANTILE = 2.0537
 
 #: Largest number of candidates that :func:`advise` tries.
@@ -33,9 +35,9 @@ _MOST_TRIED = 400
 
 
 def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
-    """Return the settings that keep every promise and leave best effort most throughput; None if there are none.
+    """Return the settings that keep every promise and leave best effort most throughput; None if no settings do.
 
-    Promises are exceeded by `margin`, for the errors of predictions.
+    Predicted throughputs must exceed promises by `margin`, which allows for errors of the predictions.
 
     Examples
     --------
@@ -63,10 +65,11 @@ def best_effort(
     avoid: Sequence[Mapping[str, Setting]] = (),
     usual: Situation | None = None,
 ) -> Outlook:
-    """Return what `advise` returns or, if nothing keeps every promise, the settings that break fewest.
+    """Return the settings that `advise` finds or, if no settings keep every promise, those that break fewest.
 
-    If they are hardly better than the present settings (`now`), return the present ones; never settings in `avoid`. If
-    promises are kept for other loads than the `usual` ones, best effort's throughput is compared at the usual ones.
+    If they are hardly better than the present settings (`now`), return the present settings. Settings in `avoid` are
+    never returned. If `usual` is given, best effort's throughput is compared at its loads, promises at the loads of
+    `situation`.
     """
     fresh = (settings for settings in candidates(situation, now) if settings not in avoid)
     tried = foresee_many(situation, list(itertools.islice(fresh, limit)), margin)
@@ -89,13 +92,13 @@ def divide_further(
     avoid: Sequence[Mapping[str, Setting]] = (),
     together: bool = False,
 ) -> Outlook:
-    """Move cache ways step by step while that gives best effort more and keeps every promise.
+    """Move cache ways step by step as long as this increases best effort's throughput and keeps every promise.
 
     A step moves ways from one group of tenants with equal masks to another, or a tenant without a promise to another
     group or to ways of its own, and may weaken throttles. Best effort's throughput is the mean over the `usual`
-    situations. Ways that suit one load, or the worst ones, may be worse than sharing at others: as long as few loads
-    are known, tenants that share ways stay `together`. At most `limit` settings are predicted. An outlook that breaks
-    a promise, or whose masks overlap in part, is returned as it is.
+    situations. A division that is best at one load may be worse than sharing at other loads; with `together`, meant for
+    few known loads, tenants that share ways stay in one group. At most `limit` settings are predicted. An outlook that
+    breaks a promise, or whose masks overlap in part, is returned unchanged.
     """
 
     def left(tried: Sequence[Outlook]) -> list[float]:
@@ -118,7 +121,7 @@ def divide_further(
 
 
 def _less_throttled(settings: Mapping[str, Setting]) -> Iterator[Mapping[str, Setting]]:
-    """Yield the settings, and those with every throttle that is stronger than a level weakened to it."""
+    """Yield the settings, and for each throttle level the settings with stronger throttles weakened to that level."""
     yield settings
     strongest = min(setting.bandwidth_percent for setting in settings.values())
     for percent in (100.0, *THROTTLES):
@@ -131,11 +134,11 @@ def _less_throttled(settings: Mapping[str, Setting]) -> Iterator[Mapping[str, Se
 def _other_divisions(
     situation: Situation, settings: Mapping[str, Setting], together: bool
 ) -> Iterator[Mapping[str, Setting]]:
-    """Yield the settings with other ways that one step of :func:`divide_further` leads to."""
+    """Yield the settings that one step of :func:`divide_further` can reach by changing ways."""
     masks = sorted({setting.mask for setting in settings.values()})
     union = sum(masks)
     if any(one & two for one, two in itertools.combinations(masks, 2)) or union & (union + (union & -union)):
-        return  # they overlap, or leave a gap
+        return  # the masks overlap or leave a gap
     groups = [(tuple(n for n, each in settings.items() if each.mask == mask), mask.bit_count()) for mask in masks]
 
     def changed(*others: tuple[int, tuple[str, ...], int]) -> dict[str, Setting]:
@@ -160,7 +163,7 @@ def _other_divisions(
 def _laid_out(
     settings: Mapping[str, Setting], groups: Iterable[tuple[tuple[str, ...], int]], lowest: int
 ) -> dict[str, Setting]:
-    """Return settings in which each group has so many ways of its own, from the mask of the `lowest` way up."""
+    """Return settings in which each group has its number of ways to itself, in order, from the `lowest` way up."""
     masks: dict[str, int] = {}
     for names, count in groups:
         masks.update(dict.fromkeys(names, lowest * ((1 << count) - 1)))
@@ -171,10 +174,11 @@ def _laid_out(
 def least_cost(
     situation: Situation, now: Outlook, margin: float, limit: int, avoid: Sequence[Mapping[str, Setting]] = ()
 ) -> Outlook:
-    """Return the settings with the least cost: risk to promises plus throughput that best effort loses.
+    """Return the settings with the least cost: the risk of broken promises plus the throughput that best effort loses.
 
-    A promise with `margin` of headroom is kept; with less, each percent of risk above that costs `PRICE` percent of
-    best effort. Settings that are hardly cheaper than the present ones (`now`) are not worth a change.
+    A promise with headroom of at least `margin` counts as kept. With less headroom, each percent of additional risk
+    costs `PRICE` percent of best effort. If the cheapest settings are hardly cheaper than the present ones (`now`),
+    return the present ones.
     """
     fresh = (settings for settings in candidates(situation, now) if settings not in avoid)
     tried = foresee_many(situation, list(itertools.islice(fresh, limit)), margin)
@@ -188,7 +192,7 @@ def least_cost(
 
 
 def broken_odds(room: float, margin: float) -> float:
-    """Return the probability that a promise breaks if throughput is predicted to exceed it by `room`.
+    """Return the probability that a promise breaks if predicted throughput exceeds it by the share `room`.
 
     Examples
     --------
@@ -199,7 +203,7 @@ def broken_odds(room: float, margin: float) -> float:
 
 
 def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
-    """Return the settings that leave best effort most throughput; of equal ones, those that change fewest tenants."""
+    """Return the settings that leave best effort most throughput; among equals, those that change fewest tenants."""
 
     def rank(outlook: Outlook) -> tuple[float, int, float]:
         changed = sum(outlook.settings[name] != setting for name, setting in situation.settings.items())
@@ -210,7 +214,7 @@ def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
 
 
 def welfare(situation: Situation, outlook: Outlook) -> float:
-    """Return the mean share of solo throughput (or of their load) that tenants without a promise reach."""
+    """Return the mean share of solo throughput (or of the load, if less) that tenants without a promise reach."""
     shares = [
         min(1.0, mpps / possible)
         for name, mpps in outlook.throughput_mpps.items()
@@ -221,7 +225,7 @@ def welfare(situation: Situation, outlook: Outlook) -> float:
 
 
 def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting]]:
-    """Yield settings to try, small changes of the present ones first."""
+    """Yield settings to try, those with few changes first."""
     current = dict(situation.settings)
     noisy = _by_traffic(situation, now)
     for percent in THROTTLES:

@@ -17,29 +17,29 @@ from slomo.errors import InvalidValueError
 from slomo.host.cgroup import WEIGHTS
 from slomo.vocabulary.chain_file import DEFAULT_SHARES
 
-#: NFVnice, section 3: the cost is sampled every millisecond, its window is 100 ms, weights are written every 10 ms.
+#: NFVnice, section 3: costs are sampled every millisecond over a window of 100 ms; weights are written every 10 ms.
 SAMPLE_MS, WINDOW_MS, UPDATE_MS = 1.0, 100.0, 10.0
-#: In a loop with periods of seconds, a weight changes only by more than this share; costs are medians of this many
-#: rounds.
+#: In a loop with periods of seconds: least relative change of a weight that is applied, and number of rounds over which
+#: the median cost is taken.
 STEADY, WINDOW_ROUNDS = 0.1, 5
 
 
 @dataclass(frozen=True)
 class NFObservation:
-    """What was observed of one NF since the controller's last decision.
+    """Load and cost of one NF, as observed since the controller's last decision.
 
     Raises InvalidValueError for a negative load or cost, or a priority that is not above 0.
     """
 
     #: Name of the NF.
     name: str
-    #: Core it shares.
+    #: Core that the NF shares.
     core: int
-    #: Packets per second that arrived for it, including those dropped before its queue, 0 or more.
+    #: Packets per second that arrived for the NF, including those dropped before its queue, 0 or more.
     arrivals: float
     #: Median cost of a packet over the window [cycles]; None before the first sample.
     cost_cycles: float | None = None
-    #: Factor on its share, above 0.
+    #: Factor by which the NF's share is multiplied, above 0.
     priority: float = 1.0
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class CostWindow:
     520.0
     """
 
-    #: Time [ms] and cost [cycles] of each, oldest first.
+    #: Time [ms] and cost [cycles] of each sample, oldest first.
     samples: tuple[tuple[float, float], ...] = ()
 
     def plus(self, time_ms: float, cycles: float) -> "CostWindow":
@@ -81,7 +81,7 @@ class CostWindow:
 def fair_shares(observations: Sequence[NFObservation]) -> dict[str, float]:
     """Return each NF's share of its core, 0 to 1, in proportion to priority x arrival rate x cost per packet.
 
-    A core with only idle NFs, or with a loaded NF that was never sampled, is shared equally.
+    A core is shared equally if all its NFs are idle, or if a loaded NF on it has no cost sample yet.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def cpu_shares(observations: Sequence[NFObservation]) -> dict[str, int]:
 def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
     """Return ``cpu.weight`` (cgroup version 2) of each NF, 1 to 10 000; their mean over a core is 1000.
 
-    A mean of ten times the default keeps the steps of integers fine; only ratios on a core matter.
+    Only ratios on a core matter; a mean of ten times the default reduces the effect of rounding to integers.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SharesMemory:
-    """What the controller remembers: costs in recent rounds, and the weights in force."""
+    """The controller's state between rounds: costs in recent rounds, and the weights in force."""
 
     costs: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)

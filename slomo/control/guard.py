@@ -1,13 +1,13 @@
-"""The controller `guard`: keeps promises by the change that is predicted to cost other tenants least.
+"""The controller `guard` keeps promises by the change that is predicted to cost other tenants least.
 
-Loads change faster than a loop reacts. A promise is therefore kept for the worst loads: all promised throughput
-offered, and best effort saturated. That holds before the first reading too, as sensors may be silent from the start.
-Only if no setting achieves that, the highest recent loads are used instead.
+Loads change faster than a loop reacts. Settings must therefore keep promises under the worst loads, in which all
+promised throughput is offered and best effort is saturated. This also holds before the first reading, since sensors may
+be silent from the start. If no settings achieve this, the highest recent loads are used instead.
 
 Observing throughput, loads and latency is cheap. If a promise breaks or is predicted to break, the plant is probed,
-which costs more and measures tenants more exactly. Candidates are then predicted, the best one is applied, checked in
-the next round, and undone if it did not help. Settings that hold with headroom are loosened later. Differences between
-predictions and outcomes correct later predictions (`slomo.drift.correction`).
+which costs more and measures tenants more exactly. The guard then predicts candidate settings and applies the best
+ones. It checks them in the next round, and undoes them if they did not help. Settings with enough headroom are loosened
+later. Differences between predictions and outcomes correct later predictions (`slomo.drift.correction`).
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
 from slomo.drift.correction import OnlineCorrection
 
-#: Headroom above the margin required to loosen a setting, and the number of rounds for which it must last.
+#: Headroom above the margin that is required to loosen settings, and the number of quiet rounds before that.
 LOOSE_MARGIN, LOOSE_ROUNDS = 0.04, 6
 #: Largest number of candidates predicted in one round.
 CANDIDATES = 100
 #: Factor by which a load's remembered peak decays per round, and rounds until the worst loads are tried again.
 FADING, AGAIN = 0.97, 30
-#: Every so many rounds, the loads of one are among those for which best effort's ways are divided.
+#: Best effort's ways are divided for the loads of every `SAMPLED`-th recent round.
 SAMPLED = 6
 #: Number of remembered settings that did not help; they are not tried again while the same promise is at risk.
 REMEMBERED = 8
@@ -33,21 +33,22 @@ REMEMBERED = 8
 
 @dataclass(frozen=True)
 class GuardMemory:
-    """What the guard remembers between rounds."""
+    """The guard's state between rounds."""
 
-    #: What is in force.
+    #: Settings in force.
     settings: Mapping[str, Setting]
     #: Settings before the last change, until its effect was checked.
     before: Mapping[str, Setting] | None = None
-    #: Rounds without suspicion.
+    #: Number of rounds since a promise was last at risk.
     calm: int = 0
-    #: Biases.
+    #: Corrections of predictions, learned from outcomes.
     correction: OnlineCorrection = field(default_factory=lambda: OnlineCorrection(weight=0.4))
-    #: The highest loads of late.
+    #: The highest recent load of each tenant.
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
-    #: The loads of the last rounds.
+    #: The loads of all tenants in the last rounds.
     recent_mpps: tuple[Mapping[str, float], ...] = ()
-    #: Rounds for which recent peak loads are used, as no setting keeps promises under the worst loads.
+    #: Number of rounds for which recent peak loads are still used, since no settings keep promises under the worst
+    #: loads.
     short: int = 0
     #: Recently tried settings that did not help.
     vain: tuple[Mapping[str, Setting], ...] = ()
@@ -59,10 +60,10 @@ class GuardController:
     Parameters
     ----------
     server : str
-        Name for the plan.
+        Name of the server in plans.
     initial : Situation
-        Responses, memory and ways; its settings are in force at first, all open where it has none. Its promises are
-        kept before the first reading.
+        Responses, memory and ways. Its settings are in force at first; a tenant without a setting has all ways and no
+        throttle. Its promises are kept before the first reading.
     margin : float
         Share by which predictions must exceed promises.
     """
@@ -86,7 +87,7 @@ class GuardController:
         return ControlDecision(self.initial.plan(self.server, state.settings), state, ("before the first reading",))
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
-        """Return the change that helps most; see `Controller`."""
+        """Return the settings for the next round, with a change if a promise is at risk; see `Controller`."""
         state = memory if isinstance(memory, GuardMemory) else GuardMemory(self._first)
         seen = self._situation(observation, state)
         correction = _learned(observation, foresee(seen), state.correction)
@@ -99,7 +100,7 @@ class GuardController:
         if (observation.broken or not now.kept) and not observation.probed:
             return ControlDecision(memory=state, probe=True)
         if state.before is not None and self._in_vain(observation, seen, state, state.before):
-            return self._back(situation, state, state.before)  # what was wrong there says nothing of other settings
+            return self._back(situation, state, state.before)  # without correcting predictions for other settings
         state = replace(state, correction=correction, before=None)
         if observation.broken or not now.kept:
             return self._tighten(situation, late, now, state, observation)
@@ -108,9 +109,10 @@ class GuardController:
     def _in_vain(
         self, observation: MachineReading, situation: Situation, state: GuardMemory, before: Mapping[str, Setting]
     ) -> bool:
-        """Return whether the last change did not help: promises are missed as if it had not been made.
+        """Return whether the last change did not help: promises are missed by as much as predicted without it.
 
-        Observations before the change correct that prediction in full, without the limit that otherwise applies.
+        That prediction is corrected in full by observations before the change, without the limit that usually applies
+        to corrections.
         """
         shortfall = _shortfall(observation)
         as_seen = {name: bias.ratio for name, bias in state.correction.biases.items()}
@@ -151,7 +153,7 @@ class GuardController:
                     return ControlDecision(
                         situation.plan(self.server, looser.settings), fresh, ("less is enough",), loosens=True
                     )
-            enough = min(foresee(situation).spare, self.margin + LOOSE_MARGIN)  # no headroom is given up
+            enough = min(foresee(situation).spare, self.margin + LOOSE_MARGIN)  # no headroom is lost
             usual = [replace(situation, offered_mpps=loads) for loads in state.recent_mpps[::SAMPLED]]
             further = divide_further(
                 situation, foresee(situation, margin=enough), usual, CANDIDATES, state.vain
@@ -163,7 +165,7 @@ class GuardController:
         return ControlDecision(situation.plan(self.server, situation.settings), state)
 
     def _weaker(self, situation: Situation) -> list[Mapping[str, Setting]]:
-        """Return looser settings to try: the initial ones, no throttle, throttles half as strong."""
+        """Return looser settings to try: the initial settings, no throttles, throttles half as strong."""
         first = {name: self._first[name] for name in situation.responses}
         free = {name: replace(s, bandwidth_percent=100.0) for name, s in situation.settings.items()}
         halved = {
@@ -173,7 +175,7 @@ class GuardController:
         return [each for each in (first, free, halved) if each != situation.settings]
 
     def _situation(self, observation: MachineReading, state: GuardMemory) -> Situation:
-        """Return tenants and promises with the present settings and observed loads."""
+        """Return the situation with the present settings and the observed loads."""
         seen = {name: reading for name, reading in observation.tenants.items() if name in self.initial.responses}
         return replace(
             self.initial,
@@ -185,7 +187,7 @@ class GuardController:
 
 
 def whatever_comes(situation: Situation) -> Situation:
-    """Return the situation at the worst loads: promised throughput in full, best effort at full speed.
+    """Return the situation at the worst loads: all promised throughput is offered, and best effort is saturated.
 
     Examples
     --------
@@ -222,9 +224,9 @@ def _peaks(observation: MachineReading, before: Mapping[str, float]) -> dict[str
 
 
 def _learned(observation: MachineReading, now: Outlook, correction: OnlineCorrection) -> OnlineCorrection:
-    """Correct predictions by the rates of tenants that their load does not limit.
+    """Correct predictions by the measured throughput of tenants that is not limited by their load.
 
-    A tenant with too long packet latency has a queue: its served rate is about its possible rate.
+    A tenant whose packets are late has a queue, so its throughput is about its possible throughput.
     """
     for name, possible in zip(now.settings, now.parted.capacity_mpps, strict=True):
         reading = observation.tenants[name]
@@ -234,7 +236,7 @@ def _learned(observation: MachineReading, now: Outlook, correction: OnlineCorrec
 
 
 def _shortfall(observation: MachineReading) -> float:
-    """Return by how much, relative to its promise, the worst tenant misses it."""
+    """Return the largest relative shortfall of any tenant's throughput below its promise."""
     missing = [
         1.0 - reading.throughput_mpps / reading.needed_mpps
         for reading in observation.tenants.values()

@@ -1,7 +1,7 @@
 """Control a real machine: run NFs, measure them in windows, and limit them by control groups.
 
-A promise concerns the effect of neighbours through caches and memory. Other programs may take CPU time from an NF, so
-its rates are computed per CPU time that it had (`slomo.testbed.host.tenant.Window`).
+A promise concerns the effect of neighbours through caches and memory only. Other programs may take CPU time from an NF,
+so its throughput is divided by its share of CPU time (`slomo.testbed.host.tenant.Window`).
 """
 
 import time
@@ -17,7 +17,7 @@ from slomo.testbed.host.tenant import HostTenant, Window, paused, take_windows
 
 #: Length of a probe, in observation windows.
 PROBE = 3
-#: Share of a core below which a window says nothing about an NF.
+#: Share of a core's time below which an NF's throughput is not divided by it.
 _LEAST_SHARE = 0.02
 
 
@@ -32,7 +32,7 @@ class OnProcesses:
         return self._of_processes(self._controller.decide(observation, memory))
 
     def start(self) -> ControlDecision:
-        """Return the wrapped controller's decision before the first reading; None if it must wait for one."""
+        """Return the wrapped controller's decision before the first reading; no change if it needs a reading."""
         if isinstance(self._controller, Foresighted):
             return self._of_processes(self._controller.start())
         return ControlDecision()
@@ -47,12 +47,12 @@ class OnProcesses:
 
 
 class HostPlant:
-    """The NFs that run on this host, with promised throughputs, as the machine that a loop controls.
+    """The NFs that run on this host, with promised throughputs, as the plant of a control loop.
 
-    Raises InvalidValueError for a window not above 0, or a target of an unknown tenant.
+    Raises InvalidValueError if `window_s` is not above 0 or a target is for an unknown tenant.
 
-    `tenants`: running tenants. `targets_mpps`: tenant -> throughput that it must serve on a core of its own. `backend`:
-    sets the knobs of this machine. `window_s`: length of an observation [s], above 0.
+    `tenants`: running tenants. `targets_mpps`: tenant -> throughput that it must reach on a core of its own. `backend`:
+    backend for this machine's knobs. `window_s`: length of an observation [s], above 0.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class HostPlant:
         self._window_s = window_s
 
     def observe(self, times: int = 1) -> MachineReading:
-        """Measure all tenants for so many windows. Raises SlomoError if one has ended or reports nothing."""
+        """Measure all tenants for `times` windows. Raises SlomoError if a tenant has ended or reports nothing."""
         windows = take_windows(list(self.tenants.values()), times * self._window_s) if self.tenants else []
         readings = {}
         for name, window in zip(self.tenants, windows, strict=True):
@@ -101,7 +101,7 @@ class HostPlant:
             paused(others, False)
 
     def settings(self) -> dict[str, TenantSetting]:
-        """Return a setting for each tenant that names the tenant's process."""
+        """Return a setting for each tenant, which names only the tenant's process."""
         return {name: TenantSetting(name, process_ids=(t.process.pid,)) for name, t in self.tenants.items()}
 
     def now_s(self) -> float:
@@ -114,5 +114,5 @@ class HostPlant:
 
 
 def whole_core_mpps(window: Window) -> float:
-    """Return an NF's throughput per CPU time [Mpps]; the plain throughput if the NF had hardly any CPU time."""
+    """Return an NF's throughput divided by its share of CPU time [Mpps]; the plain throughput if that share is tiny."""
     return window.rate_mpps / min(1.0, window.cpu_share) if window.cpu_share >= _LEAST_SHARE else window.rate_mpps

@@ -1,8 +1,8 @@
 """The control loop: observe, decide, apply, record; keep settings if sensors fail; restore the machine at the end.
 
 Changes are at least one dwell time apart. The loop survives faults: if readings are implausible, or the controller or
-the machine fails, protective settings stay in force, an alarm is raised, and the loop continues until it is told to
-stop. A killed loop leaves its receipt, from which `slomo enforce undo` restores the machine.
+the machine fails, protective settings stay in force, an alarm is raised, and the loop continues until it is stopped. A
+killed loop leaves its receipt, from which `slomo enforce undo` restores the machine.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from slomo.host.notify import notify
 
 
 class Plant(Protocol):
-    """The machine under control, real or simulated (a plant in the terms of control theory)."""
+    """The machine under control, real or simulated (the plant, in terms of control theory)."""
 
     @property
     def backend(self) -> Backend:
@@ -50,20 +50,20 @@ class Plant(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """What happened in one round of the loop."""
+    """Readings, decision and faults of one round of the loop."""
 
-    #: Readings; None where observing failed.
+    #: Readings; None if observing failed.
     observation: MachineReading | None
     #: The controller's decision.
     decision: ControlDecision
-    #: Knobs that were changed.
+    #: Number of knobs that were changed.
     changes: int = 0
-    #: Whether it asked for a probe.
+    #: Whether the controller asked for a probe.
     probed: bool = False
-    #: What failed.
+    #: Description of the failure; None without one.
     fault: str | None = None
-    #: Whether it failed in several rounds in a row: the loop holds what is in force, without knowing whether it
-    #: suffices.
+    #: Whether several rounds in a row failed. The loop then keeps the settings in force without knowing whether they
+    #: suffice.
     alarm: bool = False
 
 
@@ -103,7 +103,8 @@ class ControlLoop:
         self._memory: Any = None
         self._started = False
         self._faults = 0
-        #: plan and memory before a change that protects less, kept until promises were observed to hold under it
+        #: Plan and memory before a change that protects less; kept until promises are observed to hold after the
+        #: change.
         self._unproven: tuple[EnforcementPlan | None, Any] | None = None
         self._free_from_s = float("-inf")
 
@@ -125,7 +126,7 @@ class ControlLoop:
             self._on_alarm("")
         self._faults = 0
         if changes or decision.plan is None or decision.plan == self.plan:
-            # a decision that could not be applied does not count: the controller is asked again
+            # if a decision could not be applied, the controller's memory stays as before, and it decides again
             self._memory = decision.memory
         return Step(observation, decision, changes, observation.probed)
 
@@ -183,7 +184,7 @@ class ControlLoop:
         Returns
         -------
         int
-            Rounds done.
+            Number of rounds done.
         """
         done = 0
         try:
@@ -191,7 +192,7 @@ class ControlLoop:
             with _stoppable() as stopped:
                 while not stopped() and (steps is None or done < steps):
                     step = self.step()
-                    notify("WATCHDOG=1")  # a round that hangs is ended by systemd, and what protects stays in force
+                    notify("WATCHDOG=1")  # systemd ends a round that hangs; protective settings stay in force
                     done += 1
                     if told is not None:
                         told(step)
@@ -211,7 +212,7 @@ class ControlLoop:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Turn SIGTERM and SIGINT into a flag, so that the present round is finished first."""
+    """Convert SIGTERM and SIGINT to a flag, so that the present round is finished first."""
     signals_received: list[int] = []
 
     def ask(number: int, _: FrameType | None) -> None:
@@ -219,7 +220,7 @@ def _stoppable() -> Iterator[Callable[[], bool]]:
 
     try:
         old = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread: the thread's owner stops it
+    except ValueError:  # signals reach only the main thread; the owner of another thread stops it
         old = {}
     try:
         yield lambda: bool(signals_received)

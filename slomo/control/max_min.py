@@ -1,9 +1,9 @@
-"""ResQ's local scheduler: divide cache ways max-min fairly among tenants with targets, by observation.
+"""ResQ's local scheduler: divide cache ways max-min fairly among tenants with targets, using observations only.
 
-ResQ (NSDI'18, section 5.3): all tenants start in one class. A tenant that violates its target and misses much gets
-about its fair share exclusively; tenants that comply, or hardly miss, share a class of their present size. Remaining
-violations are reported to the central scheduler. A tenant that was short once stays isolated, so that the division is
-stable under a steady load.
+ResQ (NSDI'18, section 5.3): all tenants start in one class. A tenant that misses its target and has many cache misses
+gets about its fair share exclusively. Tenants that reach their target, or have hardly any cache misses, share a class
+with the ways that they occupy at present. Remaining violations are reported to the central scheduler. A tenant that
+missed its target once stays isolated, so that the division is stable under a steady load.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.on_demand import Division
 
-#: Misses per second [millions] below which more cache does not help.
+#: Cache misses per second [millions] below which more cache does not help.
 LOW_MISSES_M_S = 0.1
 #: Rounds with the fairest division after which a violation is escalated to the central scheduler.
 PATIENCE = 2
@@ -22,20 +22,20 @@ PATIENCE = 2
 
 @dataclass(frozen=True)
 class MaxMinMemory:
-    """What the controller remembers between rounds."""
+    """The controller's state between rounds."""
 
-    #: What is in force.
+    #: Division in force.
     division: Division
-    #: Rounds with an unchanged division despite a violation.
+    #: Number of rounds with an unchanged division despite a violation.
     rounds: int = 0
-    #: Tenants short at the fairest division; it is not changed for them again.
+    #: Tenants that miss their target at the fairest division; the division is not changed for them again.
     escalated: tuple[str, ...] = ()
-    #: Divisions tried since a tenant is short; none is tried twice, so that a way does not oscillate.
+    #: Divisions tried since a tenant began to miss its target; none is tried twice, so that ways do not oscillate.
     tried: tuple[Division, ...] = ()
 
 
 class MaxMinController:
-    """Divides cache ways so that no tenant has more than another one that misses its target.
+    """Divides cache ways so that no tenant has more ways than a tenant that misses its target.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class MaxMinController:
         return tuple(name for name in observation.broken if not self._misses(observation, name))
 
     def _held_ways(self, observation: MachineReading, pooled: list[str]) -> float | None:
-        """Return how many ways tenants that reach their target occupy; all ways if that is unknown."""
+        """Return how many ways the pooled tenants occupy: all ways if unknown, None without such tenants."""
         held = [kib for name in pooled if (kib := observation.tenants[name].occupancy_kib) is not None]
         everything = sum(held) / self.way_kib if len(held) == len(pooled) else float(self.ways)
         return everything if pooled else None

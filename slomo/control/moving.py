@@ -1,7 +1,8 @@
-"""What moving tenants between nodes of a simulated server costs: a pause, then remote memory until pages follow.
+"""Cost of moving tenants between nodes of a simulated server: a pause, then remote memory until pages have moved.
 
-Windows of the simulator are milliseconds, those of a loop seconds. The pause is a stated time without service, spread
-over its window; the time with remote memory is simulated, and counts for its share of the window.
+The simulator simulates milliseconds, but a loop's windows last seconds. The pause is a given time without service; it
+lowers the mean throughput of its window. The throughput with remote memory is simulated and weighted by its share of
+the window.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,22 +14,23 @@ from slomo.simulator.result import SimulationResult
 
 
 class PaidMoves:
-    """Notices tenants that changed nodes between two observations, and lowers their throughput for a while.
+    """Detects tenants that changed nodes between two observations, and lowers their throughput for a while.
 
-    Tenants without a mover move at no cost.
+    Tenants that `movers` omits move at no cost.
     """
 
     def __init__(self, server: SimulatedServer, movers: Mapping[str, Mover], cost: MoveCost | None = None) -> None:
         self._server, self._movers, self._cost = server, dict(movers), cost or MoveCost()
         self._sockets, self._time_s = self._seats(), 0.0
-        #: tenant -> node of its pages, and remaining time until they follow [s]
+        #: Tenant -> node of its pages, and remaining time until the pages have moved [s].
         self._behind: dict[str, tuple[int, float]] = {}
 
     def kept(self, time_s: float, beside: SimulationResult, seed: int) -> dict[str, float]:
-        """Return the share of its later throughput that each moved tenant reached since the last observation.
+        """Return each moved tenant's throughput since the last observation, as a share of that after the move.
 
-        `time_s`: end of this observation [s]; moves count as made right after the previous one. `beside`: memory
-        traffic of all tenants if their data were local. `seed`: of the simulation with memory where it still is.
+        `time_s`: end of this observation [s]; moves count as made right after the previous observation. `beside`:
+        simulation of all tenants with their data on the new nodes. `seed`: seed of the simulation with the data on the
+        old nodes.
         """
         window_s, self._time_s = time_s - self._time_s, time_s
         if window_s <= 0.0:
@@ -56,7 +58,7 @@ class PaidMoves:
         return pauses
 
     def _away(self, beside: SimulationResult, seed: int) -> dict[str, float]:
-        """Return the share of throughput that moved tenants keep while their pages are on a remote node."""
+        """Return each tenant's throughput while moved pages are still remote, as a share of that with local pages."""
         if not self._behind:
             return {}
         with self._pages_behind():

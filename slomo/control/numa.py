@@ -1,8 +1,8 @@
-"""The controller `numa`: moves tenants with their memory between the nodes of a server as loads change.
+"""The controller `numa` moves tenants with their memory between the nodes of a server as loads change.
 
-NUMASFP (COMSNETS'22) places anew in every interval by present rates and migrates by cpuset. Here the loop asks for the
-nodes with the largest predicted throughput (`slomo.placement.chains.predicted`). It moves tenants only if the gain over
-a horizon exceeds the cost of the moves.
+In every interval, NUMASFP (COMSNETS'22) places chains anew by their present rates and migrates them by cpuset. This
+controller computes the nodes with the largest predicted throughput (`slomo.placement.chains.predicted`). It moves
+tenants only if the gain over a horizon exceeds the cost of the moves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.wire import WIRE_OVERHEAD_B
 from slomo.vocabulary.workload import Workload
 
-#: Relative gain in predicted throughput that a move requires; changes of load below the second value are ignored.
+#: Least relative gain in predicted throughput for a move, and relative change of load below which loads count as equal.
 GAIN, STEADY = 0.02, 0.05
 #: Assumed duration of present loads: NUMASFP's interval [s].
 HORIZON_S = INTERVAL_S
@@ -32,15 +32,15 @@ HORIZON_S = INTERVAL_S
 
 @dataclass(frozen=True)
 class NumaTenant:
-    """What the controller knows about a tenant."""
+    """Workload, response, first core and cost of a move of one tenant."""
 
-    #: What it runs.
+    #: The tenant's workload.
     workload: Workload
-    #: What it does beside others.
+    #: Response of the tenant to its neighbours.
     response: PartitionResponse
-    #: Where it runs at first.
+    #: Core on which it runs at first.
     core: int
-    #: Share of its solo throughput on a node without the NIC, above 0.
+    #: Throughput on a node without the NIC, as a share of solo throughput, above 0.
     far: float = 1.0
     #: Cost of a move, as an equivalent time without service [s] (`MoveCost.lost_s`).
     move_s: float = 0.0
@@ -48,7 +48,7 @@ class NumaTenant:
 
 @dataclass(frozen=True)
 class NumaMemory:
-    """What the controller remembers: each tenant's core, and the loads at its last decision."""
+    """The controller's state between rounds: each tenant's core, and the loads at the last decision."""
 
     cores: Mapping[str, int]
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class NumaController:
 
     Raises InvalidValueError for a machine of one socket, or a horizon that is not above 0.
 
-    `server`: name for the plan. `machine`: with more than one socket. `tenants`: by name. `memory`: of a socket.
-    `horizon_s`: time for which the present loads are assumed to last [s]: the gain of a move in that time must exceed
-    its cost.
+    `server`: name of the server in plans. `machine`: machine with more than one socket. `tenants`: tenants by name.
+    `memory`: memory of one socket. `horizon_s`: time for which the present loads are assumed to last [s]; the gain of a
+    move in this time must exceed its cost.
     """
 
     name = "numa"
@@ -84,7 +84,7 @@ class NumaController:
         self.horizon_s = horizon_s
         self.server, self.machine, self.tenants, self.memory = server, machine, dict(tenants), memory
         self._nodes = (Node(machine.cores_per_socket, machine.llc_ways),) * machine.sockets
-        #: placement node -> socket, the NIC's first
+        #: Socket of each placement node; the NIC's socket is first.
         self._sockets = sorted(range(machine.sockets), key=lambda socket: socket != machine.nic_socket)
         self._solved: dict[Mix, tuple[float, ...]] = {}
 
@@ -135,7 +135,7 @@ class NumaController:
         return min(self.tenants[chain.request.id].move_s / self.horizon_s, 1.0) if before != after else 0.0
 
     def _rates(self, mixes: Sequence[Mix]) -> list[tuple[float, ...]]:
-        """Predict tenants that share a node and all its cache ways; predictions are remembered."""
+        """Predict the throughputs of tenants that share a node and all its cache ways; predictions are cached."""
         fresh = [mix for mix in dict.fromkeys(mixes) if mix not in self._solved]
         responses = {tenant.workload.key: tenant.response for tenant in self.tenants.values()}
         for size in {len(stages) for _, stages in fresh}:

@@ -1,4 +1,4 @@
-"""What a controller reads (measurements of a machine) and what it returns (decisions)."""
+"""Input of controllers (measurements of a machine) and their output (decisions)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ _MOST = 1e9
 
 @dataclass(frozen=True)
 class TenantReading:
-    """What was measured of one tenant since the last round."""
+    """Measurements of one tenant since the last round."""
 
-    #: What it did.
+    #: Measured throughput.
     throughput_mpps: float
-    #: Throughput that it must reach; None without a promise. If less is offered, serving that suffices.
+    #: Promised throughput; None without a promise. If the offered load is less, serving that load suffices.
     target_mpps: float | None = None
     #: Offered load; None if unknown.
     offered_mpps: float | None = None
-    #: LLC occupancy, and misses [millions/s].
+    #: LLC occupancy, and LLC misses [millions/s].
     occupancy_kib: float | None = None
     misses_m_s: float | None = None
     #: Cost of a packet [cycles].
     cost_cycles: float | None = None
-    #: 95th percentile of the sojourn time [us], and its promised limit; None if unknown.
+    #: 95th percentile of packets' sojourn time [us], and its promised limit; None if unknown.
     latency_us: float | None = None
     latency_limit_us: float | None = None
 
     @property
     def fault(self) -> str:
-        """Description of an impossible reading: not a number, infinite, negative, or more than any port carries."""
+        """Why the reading is impossible (not a number, infinite, negative, above any port's rate); else empty."""
         for name, unit in _UNITS.items():
             value = getattr(self, name)
             if value is not None and not 0.0 <= value <= _MOST:
@@ -43,7 +43,7 @@ class TenantReading:
 
     @property
     def needed_mpps(self) -> float | None:
-        """Throughput that the tenant must reach now: its promise, or its load if that is less."""
+        """Throughput that the tenant must reach now: its promise or, if less, its offered load."""
         if self.target_mpps is None:
             return None
         return self.target_mpps if self.offered_mpps is None else min(self.target_mpps, self.offered_mpps)
@@ -67,17 +67,17 @@ class TenantReading:
         needed = self.needed_mpps
         if needed is None and self.latency_limit_us is None:
             return False
-        # the sampled rate of an NF that serves its whole load varies by less than a percent
+        # the sampled throughput of an NF that serves its whole load varies by less than one percent
         return bool(self.fault) or self.late or self.throughput_mpps < 0.99 * (needed or 0.0)
 
 
 @dataclass(frozen=True)
 class MachineReading:
-    """What was measured of all tenants of a machine at one time."""
+    """Measurements of all tenants of a machine at one time."""
 
-    #: When.
+    #: Time of the measurement.
     time_s: float
-    #: By tenant.
+    #: Readings by tenant.
     tenants: Mapping[str, TenantReading]
     #: Whether this is a probe, a more exact measurement that a controller may ask for.
     probed: bool = False
@@ -92,24 +92,24 @@ class MachineReading:
 class ControlDecision:
     """A controller's decision: a plan of settings, with reasons."""
 
-    #: Plan for the machine; None changes nothing.
+    #: Plan for the machine; None leaves all settings unchanged.
     plan: EnforcementPlan | None = None
-    #: State that the controller gets back in the next round.
+    #: State that the loop passes to the controller in the next round.
     memory: Any = None
-    #: Why.
+    #: Reasons, for display.
     reasons: tuple[str, ...] = ()
-    #: Tenants that this machine cannot serve, to be moved or scaled out.
+    #: Tenants whose promises this machine cannot keep; they should be moved or scaled out.
     escalated: tuple[str, ...] = ()
-    #: Whether the cool-down may be skipped, because an attempt did not help.
+    #: Whether the loop may skip the cool-down, because the last change did not help.
     urgent: bool = False
     #: Whether to probe the plant and ask the controller again before any change.
     probe: bool = False
-    #: Whether the plan protects less than the one in force: it is undone if sensors fail before it is confirmed.
+    #: Whether the plan protects less than the one in force; it is undone if sensors fail before a reading confirms it.
     loosens: bool = False
 
 
 class Controller(Protocol):
-    """A controller has no side effects: equal readings and memory give equal decisions."""
+    """Interface of controllers, which have no side effects: equal readings and memory give equal decisions."""
 
     name: str
 
@@ -134,14 +134,14 @@ class Patience:
     Attributes
     ----------
     period_s : float
-        Between observations.
+        Time between observations.
     dwell_s : float
-        Between changes, at least.
+        Least time between changes.
     cool_down_s : float
-        After a change that was undone because it did not help.
+        Time without changes after a change that was undone because it did not help.
     faults : int
-        Rounds in a row without a plausible reading after which an alarm is raised; a loosened setting that no reading
-        has confirmed is then taken back, and all other settings stay in force.
+        Number of successive rounds without a plausible reading after which an alarm is raised. A loosened setting that
+        no reading has confirmed is then undone; all other settings stay in force.
     """
 
     period_s: float = 1.0

@@ -1,4 +1,4 @@
-"""Simulated machines for control loops, in simulated time: a server, and chains on shared cores."""
+"""Simulated plants for control loops, in simulated time: a server, and chains on shared cores."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,7 +19,7 @@ class SimulatedTime:
         self.time_s = 0.0
 
     def observe(self, times: int = 1) -> MachineReading:
-        """Simulate so many windows."""
+        """Simulate `times` windows and return the readings."""
         raise NotImplementedError
 
     def probe(self) -> MachineReading:
@@ -43,13 +43,13 @@ class SimulatedPlant(SimulatedTime):
     server : SimulatedServer
         The simulated server.
     targets_mpps : mapping of str to float
-        Tenant -> throughput that it must serve [Mpps].
+        Tenant -> promised throughput [Mpps].
     loads : callable, optional
         Called with server and time before each observation, to change loads.
     seed : int
-        Of the simulations.
+        Seed of the simulations.
     moves : PaidMoves, optional
-        Cost of tenants that change nodes; none by default.
+        Cost of moving tenants between nodes; by default moves cost nothing.
     latency_limits_us : mapping of str to float, optional
         Tenant -> upper limit of the 95th percentile of its latency, at its offered load.
 
@@ -79,7 +79,7 @@ class SimulatedPlant(SimulatedTime):
         self._loads, self._seed, self._runs = loads, seed, 0
 
     def observe(self, times: int = 1) -> MachineReading:
-        """Simulate all tenants under the settings in force, for so many windows."""
+        """Simulate all tenants under the settings in force for `times` windows."""
         if self._loads is not None:
             self._loads(self.server, self.time_s)
         self._runs += 1
@@ -105,7 +105,7 @@ class SimulatedPlant(SimulatedTime):
 class SharedCoresPlant(SimulatedTime):
     """Chains of NFs on simulated shared cores, with loads that may vary over time.
 
-    `loads` returns the system with the loads of a time.
+    `loads` returns the chain system with the loads at a given time.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class SharedCoresPlant(SimulatedTime):
         self._loads, self._runs = loads, seed
 
     def observe(self, times: int = 1) -> MachineReading:
-        """Simulate all chains under the weights in force, for so many windows."""
+        """Simulate all chains under the weights in force for `times` windows."""
         if self._loads is not None:
             self.cores.system = self._loads(self.time_s)
         self._runs += 1

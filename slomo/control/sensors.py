@@ -1,7 +1,7 @@
 """Detect readings that cannot be trusted because they are missing, frozen, implausible or late.
 
-A silent, frozen or implausible sensor never counts as "healthy" (design law 16). Real rates vary from window to window:
-exactly equal numbers mean a frozen sensor, unless no load is offered.
+A silent, frozen or implausible sensor never counts as healthy. Real rates vary from window to window, so exactly equal
+numbers mean a frozen sensor, unless no load is offered.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from slomo.control.observation import MachineReading, TenantReading
 
-#: Age from which a reading is late, in periods, and the least such age [s].
+#: Age above which a reading is late: in periods, but at least this age [s].
 LATE_PERIODS, LATE_S = 3.0, 3.0
 
 
@@ -26,18 +26,18 @@ class SensorHealth:
     {'a': 'absurd: throughput is nan Mpps'}
     """
 
-    #: Between readings.
+    #: Time between readings.
     period_s: float
     #: The last reading with a plausible time.
     last: MachineReading | None = None
-    #: Tenants seen so far; one that is no longer reported is missing.
+    #: Tenants reported so far; a tenant that is no longer reported counts as missing.
     known: set[str] = field(default_factory=set)
     _clock_s: float = float("-inf")
 
     def faults(self, reading: MachineReading, now_s: float) -> dict[str, str]:
-        """Return the faults by tenant; the key ``"clock"`` has a fault of the time itself.
+        """Return the faults by tenant; the key ``"clock"`` holds a fault of the reading's time.
 
-        `reading`: what was seen. `now_s`: the plant's time [s].
+        `reading`: the new reading. `now_s`: the plant's present time [s].
         """
         faults = self._clock(reading, now_s)
         before: Mapping[str, TenantReading] = {} if self.last is None else self.last.tenants

@@ -1,7 +1,7 @@
 """A socket with its tenants and their promises, and predictions of throughput under given settings.
 
-A promise holds if the tenant's possible throughput beside the others suffices. Its served throughput says nothing about
-headroom while its load is below the promise.
+A promise holds if the tenant's possible throughput beside its neighbours reaches the promise. While a tenant's load is
+below its promise, its served throughput does not show the headroom.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from slomo.prediction.answers import answers_on
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.tenants import TenantModels
 
-#: What helps against a bottleneck.
+#: Bottleneck -> remedy.
 LEVERS = {
     "cache": "more cache ways",
     "memory bandwidth": "throttle the memory bandwidth of its neighbours",
@@ -30,13 +30,13 @@ LEVERS = {
 class Setting:
     """Cache ways, memory throttle, memory node and CPU weight of one tenant."""
 
-    #: Cache ways it may fill.
+    #: Mask of the cache ways that the tenant may fill.
     mask: int
-    #: Memory bandwidth throttle [%]; 100 is none.
+    #: Memory bandwidth throttle [%]; 100 means unthrottled.
     bandwidth_percent: float = 100.0
     #: CPU weight on a shared core, above 0.
     weight: float = 1.0
-    #: Whether its memory is on another node than its core.
+    #: Whether the tenant's memory is on another node than its core.
     remote: bool = False
 
 
@@ -47,28 +47,28 @@ class Situation:
     Attributes
     ----------
     responses : mapping of str to PartitionResponse
-        Tenant -> response.
+        Tenant -> its response to cache ways, throttles and neighbours.
     memory : MemoryTraffic
-        Of the socket.
+        Memory of the socket.
     ways : int
-        Of its cache.
+        Number of ways of the socket's cache.
     settings : mapping of str to Setting
         Tenant -> its present setting.
     promised_mpps : mapping of str to float
-        Tenant -> throughput it must have; tenants not listed have no promise.
+        Tenant -> promised throughput; tenants not listed have no promise.
     offered_mpps : mapping of str to float
         Tenant -> load; tenants not listed are saturated.
     bias : mapping of str to float
-        Tenant -> factor by which predictions of it were wrong lately.
+        Tenant -> factor that corrects its predicted throughput, from recent measurements.
     cores : mapping of str to int
         Tenant -> core, shared by tenants with the same number; a tenant that is missing here has a core of its own.
     remote_ns : float
-        What memory of another node adds to its latency [ns].
+        Additional latency of another node's memory [ns].
     shared_doubt : float
-        Share by which predictions of tenants that share ways are lowered before they are held against promises.
+        Share by which predictions of tenants that share ways are lowered before they are compared with promises.
     server : TenantModels or None
-        The tenants' models, in the same order, with their cores and port: where nothing is divided they answer, as
-        `slomo predict` does.
+        The tenants' models, in the same order, with their cores and port. If nothing is divided, these models predict,
+        as in `slomo predict`.
     """
 
     responses: Mapping[str, PartitionResponse]
@@ -84,7 +84,7 @@ class Situation:
     server: TenantModels | None = None
 
     def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:
-        """Return the server for the tenants' models if these settings divide neither cache nor bandwidth."""
+        """Return the server with these settings; None if they divide cache or bandwidth: its models do not apply."""
         if self.server is None:
             return None
         server = self.set_on(self.server, settings)
@@ -104,7 +104,7 @@ class Situation:
 
     @property
     def open_settings(self) -> dict[str, Setting]:
-        """Settings with all ways for every tenant and no throttle."""
+        """Return settings with all ways for every tenant and no throttle."""
         return dict.fromkeys(self.responses, Setting((1 << self.ways) - 1))
 
     def parts(self, settings: Sequence[Mapping[str, Setting]]) -> list[list[Part]]:
@@ -128,7 +128,7 @@ class Situation:
         )
 
     def needed_mpps(self, name: str) -> float:
-        """Return a tenant's required throughput: its promise, or its load if that is less."""
+        """Return a tenant's required throughput: its promise or, if less, its load."""
         return min(self.promised_mpps[name], self.offered_mpps.get(name, float("inf")))
 
     def plan(self, server: str, settings: Mapping[str, Setting]) -> EnforcementPlan:
@@ -147,15 +147,16 @@ class Situation:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Predicted throughput of every tenant under some settings, and the room above its promise."""
+    """Predicted throughput of every tenant under some settings, and its relative headroom above the promise."""
 
-    #: Which.
+    #: The settings.
     settings: Mapping[str, Setting]
-    #: By tenant.
+    #: Predicted throughput by tenant.
     throughput_mpps: Mapping[str, float]
-    #: Tenant with a promise -> possible over required throughput, less 1; negative if missed.
+    #: Tenant with a promise -> possible throughput divided by required throughput, minus 1; negative if the promise
+    #: breaks.
     room: Mapping[str, float]
-    #: The solution behind it.
+    #: The solver's result for these settings.
     parted: Parted
     #: Headroom that a promise needs to count as kept.
     margin: float = 0.0
@@ -172,7 +173,7 @@ class Outlook:
 
     @property
     def spare(self) -> float:
-        """Smallest room above any promise; infinite if there are no promises."""
+        """Smallest relative headroom above any promise; infinite if there are no promises."""
         return min(self.room.values(), default=float("inf"))
 
 
@@ -195,7 +196,7 @@ def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]]
 
 
 def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Parted) -> Parted:
-    """Predict by the tenants' ordinary models if nothing is divided."""
+    """Replace the prediction by that of the tenants' ordinary models if nothing is divided."""
     server = situation.undivided(chosen)
     if server is None:
         return parted
@@ -205,7 +206,7 @@ def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Part
 
 
 def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, margin: float = 0.0) -> Outlook:
-    """Compare predicted throughputs with the promises, after correcting known biases."""
+    """Compare predicted throughputs with the promises, after correcting biases known from measurements."""
     mpps, room = {}, {}
     for name, possible in zip(situation.responses, parted.capacity_mpps, strict=True):
         corrected = possible * situation.bias.get(name, 1.0)
@@ -224,7 +225,7 @@ def shares_ways(settings: Mapping[str, Setting], name: str) -> bool:
 
 
 def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Mapping[str, float], str]:
-    """Return why a tenant loses throughput, how much by each cause, and a remedy.
+    """Return the main cause of a tenant's loss of throughput, the loss by each cause, and a remedy.
 
     Examples
     --------

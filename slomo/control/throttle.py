@@ -1,8 +1,9 @@
-"""The controller `throttle`: keeps promises, without models, by limiting the CPU time of tenants without a promise.
+"""The controller `throttle` keeps promises without models: it limits the CPU time of tenants without a promise.
 
-If a promise breaks, their quotas are halved. While promises hold with headroom, quotas grow by a tenth of a core per
-step, but for some time not to the value at which a promise broke (additive increase, multiplicative decrease: Chiu and
-Jain, 1989). If promises break although quotas are minimal, the violation is escalated.
+If a promise breaks, the quotas of tenants without a promise are halved. While promises hold with headroom, quotas grow
+by a tenth of a core per step, but for some time stay below the value at which a promise broke (additive increase,
+multiplicative decrease: Chiu and Jain, 1989). If promises break although quotas are minimal, the violation is
+escalated.
 """
 
 from collections.abc import Mapping
@@ -13,25 +14,25 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 
-#: Quotas in cores: a full core, the least, and the increase per step.
+#: Quotas in cores: the largest (a full core), the least, and the increase per step.
 FULL, LEAST, GROWTH = 1.0, 0.05, 0.1
-#: Headroom required for an increase, quiet rounds before one, and rounds until a failed quota is tried again.
+#: Headroom required for an increase, quiet rounds before an increase, and rounds until a failed quota is tried again.
 ROOM, QUIET, FORGIVEN = 0.02, 3, 20
 
 
 @dataclass(frozen=True)
 class ThrottleMemory:
-    """What the controller remembers between rounds."""
+    """The controller's state between rounds."""
 
     #: Quota of every tenant without a promise [cores].
     quota: float = FULL
     #: Least quota at which a promise broke recently; infinite if none did.
     broke_at: float = float("inf")
-    #: Rounds since a promise broke or the quota changed.
+    #: Number of rounds since a promise broke or the quota changed.
     quiet: int = 0
-    #: Rounds since a promise broke.
+    #: Number of rounds since a promise broke.
     since_broken: int = 0
-    #: Tenants with a promise; one that is no longer reported counts as failing.
+    #: Tenants with a promise; a tenant that is no longer reported counts as missing its promise.
     promised: frozenset[str] = frozenset()
 
 
@@ -97,6 +98,6 @@ class ThrottleController:
 
 
 def _room(observation: MachineReading) -> float:
-    """Return the smallest room above any promise."""
+    """Return the smallest relative headroom above any promise."""
     room = [r.throughput_mpps / r.needed_mpps - 1.0 for r in observation.tenants.values() if r.needed_mpps]
     return min(room, default=float("inf"))

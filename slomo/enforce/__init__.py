@@ -1,7 +1,7 @@
-"""Change a machine's settings (cache ways, weights, ...) by a plan; record and check changes, undo them any time.
+"""Change a machine's settings (cache ways, weights, ...) by a plan; record, check and undo the changes.
 
 In: an `EnforcementPlan` (ways, bandwidth, cores, weights per tenant). Out: a `Receipt`, by which `undo` restores the
-machine. Begin at `plan` and `executor`; a backend in `backends/` turns plans into knobs.
+machine. Begin with `plan` and `executor`; a backend in `backends/` turns plans into knobs.
 """
 
 from slomo.enforce.executor import apply, diff, show, undo

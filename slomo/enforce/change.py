@@ -1,4 +1,4 @@
-"""The interface of backends: each translates a plan to values of a machine's settings (knobs), and sets them."""
+"""The interface of backends: each converts a plan to values of a machine's settings (knobs), and sets them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -8,19 +8,19 @@ from slomo.host.knobs import Knobs, Wish
 
 
 class Backend(Knobs, Protocol):
-    """A way to read and write a machine's settings; `slomo.testing.enforcer_contract` tests its obligations.
+    """Reads and writes one kind of a machine's settings; `slomo.testing.enforcer_contract` tests its obligations.
 
-    Backends inherit from it: what it answers here holds for a backend that does not say otherwise.
+    Backends inherit from this class and override the defaults that do not hold for them.
     """
 
     @property
     def acts_on_processes(self) -> bool:
-        """Whether what it sets are processes of this host."""
+        """Whether the backend sets processes of this host."""
         return False
 
     @property
     def sets_the_rest(self) -> bool:
-        """Whether it sets the cache ways of tasks without a class of their own."""
+        """Whether the backend sets the cache ways of tasks without a class of their own."""
         return False
 
     def foreign_masks(self) -> dict[str, int]:
@@ -32,11 +32,11 @@ class Backend(Knobs, Protocol):
         ...
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return the values that a plan requires this backend to write, in order.
+        """Return the settings, with values, that a plan requires this backend to write, in order.
 
-        `plan`: the requested settings. `own`: knobs that the same receipt holds; those no longer required are
-        restored. The values include side effects of other knobs, under any receipt (moving a core removes it from
-        monitoring groups). Raises SlomoError, before any change, if the machine does not support the plan.
+        `plan`: the requested settings. `own`: knobs that the same receipt has set; those no longer required are
+        restored. The result includes side effects on other knobs, whichever receipt has set them (moving a core removes
+        it from monitoring groups). Raises SlomoError, before any change, if the machine does not support the plan.
         """
         ...
 

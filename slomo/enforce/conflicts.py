@@ -1,8 +1,8 @@
-"""Find conflicts of a plan before the first write: one setting given twice, or resources that others use.
+"""Find conflicts of a plan before the first write: a setting with two values, or resources that others use.
 
-One knob has one value in a plan. Process 1, kernel threads and programs that keep the machine reachable are never
-tenants. Ways that another receipt guarantees stay that tenant's. Drivers for the same resource exclude each other:
-resctrl and pqos for cache classes; CPU sets and CPU affinity for CPUs.
+A plan gives each knob one value. Process 1, kernel threads and programs that keep the machine reachable are never
+tenants. Ways that another receipt guarantees to a tenant are not given to others. Drivers for the same resource exclude
+each other: resctrl and pqos for cache classes, CPU sets and CPU affinity for CPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ PROTECTED = frozenset(
     | {"sshd", "containerd", "dockerd", "crio", "kubelet"}
 )
 _KERNEL_THREAD = 0x0020_0000
-_FLAGS = 6  # of the fields behind the command's name in /proc/PID/stat
+_FLAGS = 6  # index of the flags among the fields after the command's name in /proc/PID/stat
 _CACHE_CLASSES = {"resctrl", "pqos"}
 
 
@@ -30,7 +30,8 @@ def require_free(
 ) -> None:
     """Raise an error if a plan conflicts with itself, with recorded changes, or with protected processes.
 
-    Raises InvalidValueError naming both sides; TestbedError if another driver controls the same resource.
+    Raises InvalidValueError, which names both conflicting sides; TestbedError if another driver controls the same
+    resource.
     """
     _require_each_once(plan, wishes)
     if backend.acts_on_processes:
@@ -43,7 +44,7 @@ def require_free(
 
 
 def require_unprotected(tenant: str, pid: int) -> None:
-    """Raise an error if a plan sets a process that must not be touched, such as the init process.
+    """Raise an error if a plan names a process whose settings must not change, such as the init process.
 
     The InvalidValueError gives the reason.
 
@@ -61,7 +62,7 @@ def require_unprotected(tenant: str, pid: int) -> None:
 
 
 def protection(pid: int, processes: Path = Path("/proc")) -> str:
-    """Return why a process must not be touched; an empty text if it may be."""
+    """Return why a process's settings must not change; an empty text if they may."""
     if pid == 1:
         return "starts and ends all others"
     fields = stat_fields(pid)
@@ -94,7 +95,7 @@ def _require_each_once(plan: EnforcementPlan, wishes: Sequence[Wish]) -> None:
 def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: Backend, other: Receipt) -> None:
     try:
         head = other.head
-    except StoreError:  # an entry that is not understood is named by `undo --all`
+    except StoreError:  # `undo --all` names a receipt that cannot be read
         return
     mine, its = {*backend.name.split("+")}, {*str(head["backend"]).split("+")}
     if mine & _CACHE_CLASSES and its & _CACHE_CLASSES and mine & _CACHE_CLASSES != its & _CACHE_CLASSES:
@@ -116,7 +117,7 @@ def _require_compatible(plan: EnforcementPlan, wishes: Sequence[Wish], backend: 
 
 
 def _cpus_of(knobs: "Sequence[str] | Iterator[str]") -> Iterator[tuple[str, str]]:
-    """Yield the processes whose CPUs the settings `knobs` decide, with the kind of each setting."""
+    """Yield the processes whose CPUs the settings `knobs` determine, with the kind of each setting."""
     for knob in knobs:
         words = knob.rpartition("|")[2].split(":")
         if words[0] == "cpus":

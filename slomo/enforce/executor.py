@@ -21,7 +21,7 @@ def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
     Raises
     ------
     SlomoError
-        If the machine does not offer what the plan needs.
+        If the machine does not support the plan.
     """
     _require(backend)
     wished = {wish.knob: wish.value for wish in backend.wishes(plan)}
@@ -32,7 +32,7 @@ def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
 def show(backend: Backend) -> Mapping[str, str | None]:
     """Return the present value of every setting that a backend knows.
 
-    Raises TestbedError if the machine does not say.
+    Raises TestbedError if the machine's settings cannot be read.
     """
     _require(backend)
     return {knob: backend.read(knob) for knob in backend.knobs()}
@@ -41,33 +41,33 @@ def show(backend: Backend) -> Mapping[str, str | None]:
 def apply(
     plan: EnforcementPlan, backend: Backend, *, receipts: Path | None = None, receipt: Receipt | None = None
 ) -> Receipt:
-    """Change a machine's settings to those of a plan; return the receipt (record) by which the changes can be undone.
+    """Change a machine's settings to those of a plan; return the receipt by which the changes can be undone.
 
     Parameters
     ----------
     plan : EnforcementPlan
         The plan to carry out.
     backend : Backend
-        Sets the knobs.
+        Backend that sets the knobs.
     receipts : path, optional
-        Folder of the journal; the machine's own if not given.
+        Folder of the journal; by default the machine's own.
     receipt : Receipt, optional
-        An open receipt to continue: the machine becomes as this plan says, and knobs that only the receipt's last plan
-        set are restored.
+        An open receipt to continue: the machine gets this plan's settings, and knobs that only the receipt's previous
+        plan had set are restored.
 
     Returns
     -------
     Receipt
-        What :func:`undo` needs, and in `made` what was changed.
+        Record for :func:`undo`; `made` lists the changes of this call.
 
     Raises
     ------
     InvalidValueError
-        If the plan conflicts with itself, with what must not be touched, or with what another receipt guarantees.
+        If the plan conflicts with itself, with protected processes, or with guarantees of another receipt.
     TestbedError
-        If the machine refuses a change or does not hold it; what this call had changed is taken back.
+        If the machine refuses a change or does not keep it; the changes of this call are then undone.
     StoreError
-        If a change cannot be written down; it is not made.
+        If a change cannot be recorded; it is then not made.
     """
     _require(backend)
     with backend.lock():

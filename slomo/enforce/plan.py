@@ -1,4 +1,4 @@
-"""A plan of settings: which resources each tenant of a machine gets, whatever backend sets them.
+"""A plan of settings: the resources that each tenant of a machine gets, independent of the backend that sets them.
 
 Cores, memory node, cache ways and buffers are those of a `Decision` (ResQ, NSDI'18, section 5.2), memory bandwidth as
 NUMASFP (COMSNETS'22) allocates it, CPU weights and schedulers as NFVnice (SIGCOMM'17) sets them.
@@ -31,8 +31,7 @@ class MemoryBandwidth:
 
     #: Amount, above 0.
     value: float
-    #: Percent of a core's unthrottled rate (Intel MBA); MB/s (resctrl mounted with mba_MBps); GB/s (AMD); one of
-    #: 'percent', 'MB/s', 'GB/s'.
+    #: 'percent' of a core's unthrottled rate (Intel MBA), 'MB/s' (resctrl mounted with mba_MBps) or 'GB/s' (AMD).
     unit: str = "percent"
 
     def __post_init__(self) -> None:
@@ -51,7 +50,7 @@ class MemoryBandwidth:
 
 @dataclass(frozen=True)
 class TenantSetting:
-    """Settings for one tenant; a field that is None stays as it is.
+    """Settings for one tenant; a setting that is None is not changed.
 
     Attributes
     ----------
@@ -60,27 +59,27 @@ class TenantSetting:
     cores : tuple of int
         CPUs of the machine.
     process_ids : tuple of int
-        Its processes, where settings go by process.
+        The tenant's processes, for settings of single processes.
     cgroup : str or None
-        Its control group below the hierarchy's root, where it has one.
+        The tenant's control group below the hierarchy's root, if it has one.
     pod : str or None
-        ``namespace/name`` of its Kubernetes pod.
+        ``namespace/name`` of the tenant's Kubernetes pod.
     memory_node : int or None
-        NUMA node of its memory.
+        NUMA node of the tenant's memory.
     llc_way_mask, code_way_mask : int or None
-        Cache ways it may fill; with CDP the first is for data.
+        Masks of the cache ways that the tenant may fill; with CDP the first is for data, the second for code.
     exclusive : bool
-        Whether its ways are guaranteed: no other tenant's mask may overlap.
+        Whether the ways are guaranteed: no other tenant's mask may then overlap them.
     memory_bandwidth, slow_memory_bandwidth : MemoryBandwidth or None
-        For DRAM, and for CXL memory (AMD SMBA).
+        Limits for DRAM, and for CXL memory (AMD SMBA).
     cpu_weight : float or None
-        Share relative to others on the same cores; 1 is the kernel's default.
+        CPU weight relative to others on the same cores; 1 is the kernel's default.
     cpu_quota : float or None
-        CPUs' worth of time it may use at most, above 0.
+        Largest CPU time per time, in CPUs, above 0.
     scheduler : str or None
-        One of ``SCHEDULERS``; with `priority` 1 to 99 for the last two.
+        One of ``SCHEDULERS``; the last two also need `priority`, 1 to 99.
     buffers : int or None
-        Packet buffers, set through `control_socket`.
+        Number of packet buffers, set through `control_socket`.
     control_socket : str or None
         ``host:port/handler`` of a Click ControlSocket that takes the number of buffers.
 
@@ -154,9 +153,9 @@ class EnforcementPlan:
     Attributes
     ----------
     server : str
-        Its name.
+        Name of the server.
     tenants : tuple of TenantSetting
-        Each tenant once.
+        Settings by tenant; each tenant once.
     device_way_mask : int or None
         Cache ways that devices fill (DDIO; `io_alloc` of resctrl).
     rest_way_mask : int or None
@@ -196,7 +195,7 @@ class EnforcementPlan:
 
         Raises ConfigurationError for another version or an invalid plan.
 
-        `name`: of the file, for errors.
+        `name`: name of the file, for error messages.
         """
         values = dict(data) if isinstance(data, Mapping) else {"tenants": data or None}
         if isinstance(values.get("tenants"), list):
@@ -208,7 +207,7 @@ class EnforcementPlan:
 
 
 def check_exclusive(tenants: Iterable[TenantSetting]) -> None:
-    """Raise InvalidValueError, naming both tenants, if one tenant's guaranteed ways also belong to the other."""
+    """Raise InvalidValueError, which names both tenants, if one tenant's guaranteed ways are also given to another."""
     masks = [(t.tenant, t.llc_way_mask, t.exclusive) for t in tenants if t.llc_way_mask is not None]
     for number, (name, mask, mine) in enumerate(masks):
         for other, its, theirs in masks[number + 1 :]:

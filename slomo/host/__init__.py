@@ -1,5 +1,6 @@
 """Act on a machine: processes, CPUs, control groups, resctrl, pqos, locks; and record changes (the journal).
 
-In: knobs and the texts they shall hold. Out: changed knobs, and a `Receipt` that restores them in any order. Begin at
-`knobs` and `ledger`. `testbed/host` (measuring) and `enforce` (plans) use the same drivers and journal.
+In: knobs (settings of the machine) and their intended values, as texts. Out: changed knobs, and a `Receipt` by which
+they are restored; receipts can be undone in any order. Begin with `knobs` and `ledger`. `testbed/host` (measuring) and
+`enforce` (plans) use the same drivers and journal.
 """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def below(root: Path, name: str) -> Path:
-    """Return the path of a name below a folder. Raises PermissionError if the path would lead out of it.
+    """Return the path of a name below a folder.
 
-    Raises PermissionError if it leads out of the folder: absolute, with ``..`` in it, or over a link.
+    Raises PermissionError if the path leads out of the folder: an absolute path, one with ``..``, or one over a link.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def below(root: Path, name: str) -> Path:
         path = path / part
         try:
             linked = stat.S_ISLNK(os.lstat(path).st_mode)
-        except OSError:  # not there, or no folder: opening it later raises
+        except OSError:  # missing or no folder: opening it later raises an error
             continue
         if linked:
             raise PermissionError(errno.EPERM, f"leads out of '{root}' over a link", name)

@@ -24,7 +24,8 @@ FILES = frozenset(
     {"cpuset.cpus", "cpuset.mems", "cpuset.memory_migrate", "cpu.shares", "cpu.weight", "cpu.max"}
     | {"cpu.cfs_quota_us", "cpu.cfs_period_us"}
 )
-#: File with a group's weight, and its range, by version; 1024 and 100 stand for 1.
+#: By version of control groups: file that holds a group's CPU weight, and its range; a weight of 1 is 1024 in version 1
+#: and 100 in version 2.
 WEIGHTS = {1: ("cpu.shares", 2, 262_144, 1024), 2: ("cpu.weight", 1, 10_000, 100)}
 _CONTROLLERS = ("cpu", "cpuset")
 
@@ -32,8 +33,8 @@ _CONTROLLERS = ("cpu", "cpuset")
 class CgroupKnobs:
     """Reads and writes control groups, their files, and which processes they contain.
 
-    `root`: where they are mounted: one hierarchy (v2), or a folder per controller (v1). `processes`: the process file
-    system.
+    `root`: mount point of the control groups: one hierarchy (v2), or a folder per controller (v1). `processes`: mount
+    point of the process file system.
 
     Examples
     --------
@@ -53,11 +54,11 @@ class CgroupKnobs:
         return 2 if (self.root / "cgroup.controllers").exists() else 1
 
     def hierarchy(self, controller: str) -> str:
-        """Return the name of a controller's folder below the root; ``""`` under version 2."""
+        """Return the name of a controller's folder below the root; ``""`` in version 2."""
         return "" if self.version == 2 else controller
 
     def place(self) -> str:
-        """Return a text that identifies the control groups, this machine and this boot."""
+        """Return a text that identifies the tree of control groups, this machine and this boot."""
         return this_place(str(self.root))
 
     def lock(self) -> AbstractContextManager[object]:
@@ -65,9 +66,9 @@ class CgroupKnobs:
         return MachineLock(f"control groups on '{self.root}'")
 
     def path(self, name: str) -> Path:
-        """Return the path of a group or file below the root of a hierarchy; links below the root are not followed.
+        """Return the path of a group or file below the root of a hierarchy; links below the root are refused.
 
-        Raises InvalidValueError if the path would lie elsewhere.
+        Raises InvalidValueError if the path would lead out of the hierarchy.
         """
         first, _, rest = name.strip("/").partition("/")
         hierarchy = "" if self.version == 2 else first
@@ -96,7 +97,7 @@ class CgroupKnobs:
         controller, _, last = rest.partition(":")
         if kind == "enabled":
             control = f"{last}/cgroup.subtree_control".lstrip("/")
-            enabled = self.text(control).split() if self.path(control).exists() else []  # a group not made yet
+            enabled = self.text(control).split() if self.path(control).exists() else []  # the group may not exist yet
             return PRESENT if controller in enabled else None
         return self.group_of(controller, last)
 
@@ -156,7 +157,7 @@ class CgroupKnobs:
         except OSError as problem:
             if problem.errno != errno.EBUSY:
                 raise
-            # processes that tenants started in it meanwhile go to the group above slomo's
+            # processes that tenants have started in the group meanwhile move to the group above slomo's
             for pid in (path / "cgroup.procs").read_text(encoding="ascii").split():
                 with contextlib.suppress(ProcessLookupError):
                     self._put(path.parent.parent / "cgroup.procs", pid)

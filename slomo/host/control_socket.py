@@ -1,7 +1,7 @@
 """Client of Click's ControlSocket (also FastClick's): read and write handlers of a running Click over TCP.
 
-Protocol 1.3 (Click manual, elements/userlevel/controlsocket): ``READ c.count`` is answered ``200 ...``, ``DATA n``
-and n bytes; ``WRITE c.reset 1`` by the first of them.
+Protocol 1.3 (Click manual, elements/userlevel/controlsocket): ``READ c.count`` is answered ``200 ...``, ``DATA n`` and
+n bytes; ``WRITE c.reset 1`` is answered ``200 ...`` only.
 """
 
 import socket
@@ -22,11 +22,11 @@ class ControlSocket:
         self._rest = b""
 
     def read(self, handler: str) -> str:
-        """Return a handler's value; VanishedError if nothing listens, TestbedError if there is no such handler."""
+        """Return a handler's value; raise VanishedError if nothing listens, TestbedError if no such handler exists."""
         return self._ask(f"READ {handler}")
 
     def write(self, handler: str, value: str) -> None:
-        """Set a handler; raises as `read`."""
+        """Set a handler's value; raise the errors of `read`."""
         self._ask(f"WRITE {handler} {value}")
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ _CPU = Path("/sys/devices/system/cpu")
 
 
 def available_cores() -> tuple[int, ...]:
-    """Return the CPUs this process may run on, ascending.
+    """Return the CPUs on which this process may run, in ascending order.
 
     Examples
     --------
@@ -24,13 +24,13 @@ def available_cores() -> tuple[int, ...]:
 
 
 def socket_of(core: int) -> int:
-    """Return the socket (physical package) of a CPU; 0 if the kernel does not say."""
+    """Return the socket (physical package) of a CPU; 0 if the kernel does not report it."""
     text = _read(_CPU / f"cpu{core}" / "topology" / "physical_package_id")
     return int(text) if text and text.lstrip("-").isdigit() and int(text) >= 0 else 0
 
 
 def node_of(core: int) -> int | None:
-    """Return the NUMA node of a CPU; None if the kernel does not say."""
+    """Return the NUMA node of a CPU; None if the kernel does not report it."""
     nodes = sorted(path.name for path in (_CPU / f"cpu{core}").glob("node[0-9]*"))
     return int(nodes[0][4:]) if nodes else None
 
@@ -86,8 +86,8 @@ def assign_cores(cores: Sequence[int], counts: Sequence[int], what: str) -> list
 
     Raises InvalidValueError if there are too few.
 
-    `cores`: CPUs there are; the first ones go to the first tenant. `counts`: how many CPUs each tenant needs. `what`:
-    the co-location, for the error.
+    `cores`: available CPUs; the first ones go to the first tenant. `counts`: number of CPUs that each tenant needs.
+    `what`: name of the co-location, for the error message.
 
     Examples
     --------

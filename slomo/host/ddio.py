@@ -1,7 +1,8 @@
 """Read and set the LLC ways in which devices allocate (DDIO), on processors that allow it.
 
 Model-specific register 0xC8B, IIO LLC WAYS, of Intel server processors since Skylake (Farshin et al., USENIX ATC'20,
-"Reexamining Direct Cache Access", section 4.3; it is not in Intel's manuals). Elsewhere the number is fixed.
+"Reexamining Direct Cache Access", section 4.3; it is not in Intel's manuals). On other processors the number of DDIO
+ways is fixed.
 """
 
 import os
@@ -23,7 +24,7 @@ class DdioWays:
     core : int
         Any core of the socket.
     devices : path
-        Where the kernel's `msr` module keeps its files.
+        Folder in which the kernel's `msr` module keeps its files.
 
     Examples
     --------
@@ -59,7 +60,7 @@ class DdioWays:
         Raises
         ------
         TestbedError
-            If the register cannot be read: no module, no rights, or a processor without it.
+            If the register cannot be read: the module, the rights or the register itself is missing.
         """
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
@@ -82,9 +83,9 @@ class DdioWays:
         Raises
         ------
         InvalidValueError
-            For a mask that is not one block of 1 to 20 ways.
+            For a mask that is not one contiguous block of 1 to 20 ways.
         TestbedError
-            If the register cannot be written, or does not keep what was written.
+            If the register cannot be written or does not keep the value.
         """
         block = mask // (mask & -mask) if mask > 0 else 0
         if mask <= 0 or block & (block + 1) or mask >= 1 << _MOST_WAYS:

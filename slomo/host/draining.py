@@ -19,8 +19,8 @@ _LAST_LINES = 20
 class Drain:
     """Reads one output stream of a process in a thread of its own.
 
-    `stream`: pipe to read; closed at its end. `handlers`: called with arrival time [s, monotonic] and text of every
-    line; may grow while draining.
+    `stream`: pipe to read; closed when it ends. `handlers`: functions called with the arrival time [s, monotonic] and
+    the text of every line; more may be added while reading.
     """
 
     def __init__(self, stream: IO[bytes], handlers: list[LineHandler]) -> None:

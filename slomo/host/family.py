@@ -29,8 +29,9 @@ def place_of_groups() -> Path | None:
 class Family:
     """One process and its descendants, in a control group.
 
-    `mark`: of the run; the group carries it, so that the next run finds what a killed one left. `pid`: the process,
-    just started. What it forked before it was moved is not in the group: it carries the mark.
+    `mark`: mark of the run; it is part of the group's name, so that the next run finds the groups that a killed run
+    left. `pid`: the process, just started. Children that it forked before it was moved into the group are outside the
+    group; the mark in their environment identifies them.
     """
 
     def __init__(self, mark: RunMark, pid: int) -> None:
@@ -38,7 +39,7 @@ class Family:
         place = place_of_groups()
         if place is not None:
             folder = place / f"{mark.text}-{pid}"
-            with contextlib.suppress(OSError):  # not ours to divide, as for most users
+            with contextlib.suppress(OSError):  # this user may not make groups, as most users
                 folder.mkdir()
                 self._folder = folder
                 (folder / "cgroup.procs").write_text(str(pid), encoding="ascii")
@@ -61,7 +62,7 @@ def end_group(folder: Path) -> bool:
             folder.rmdir()
         except FileNotFoundError:
             return True
-        except OSError:  # a process is still in it
+        except OSError:  # a process is still in the group
             time.sleep(0.005)
         else:
             return True
@@ -69,7 +70,7 @@ def end_group(folder: Path) -> bool:
 
 
 def left_groups() -> list[Path]:
-    """Return the control groups that processes have left whose owner has ended."""
+    """Return the control groups of runs whose owner process has ended."""
     place, groups = place_of_groups(), []
     with contextlib.suppress(OSError):
         for folder in () if place is None else place.iterdir():

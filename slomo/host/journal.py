@@ -1,9 +1,10 @@
 """The journal of a machine: which program set which setting ("knob") to which value, so that changes can be undone.
 
-One SQLite file per machine. A receipt is one owner; a layer is one owner's value of one knob. The layers of a knob form
-a stack above the original value, and the top layer is in force. A layer is on disk, with the knob's previous value,
-before the machine is changed; a kill in between can therefore be resolved. A value that another program set becomes a
-layer without an owner. Reading and writing take the same time after ten changes as after ten thousand.
+One SQLite file per machine. A receipt records the changes of one owner; a layer is one owner's value of one knob. The
+layers of a knob form a stack above its original value, and the top layer is in force. A layer is written to disk, with
+the knob's previous value, before the machine is changed, so that undoing works even after a kill in between. A value
+that another program set becomes a layer without an owner. The time to read and write does not grow with the number of
+recorded changes.
 """
 
 import contextlib
@@ -86,25 +87,25 @@ def receipts_directory() -> Path:
 class Layer:
     """One program's value of one setting ("knob"), or the setting's original value."""
 
-    #: Position in the journal; the highest of a knob is in force.
+    #: Position in the journal; a knob's layer with the highest number is in force.
     number: int
-    #: Tree and knob.
+    #: Tree of settings, and the knob's name in it.
     place: str
     knob: str
-    #: The knob's name for its owner's driver.
+    #: The knob's name in the driver of the layer's owner.
     label: str
-    #: Its owner; None for the original value.
+    #: Number of the owner's receipt; None for the original value.
     receipt: int | None
-    #: The knob's intended value, and its value before the last change, which it may still have after a kill.
+    #: The knob's intended value, and its value before the last change; after a kill the knob may still have the latter.
     value: str | None
     earlier: str | None
 
     def holds(self, held: str | None) -> bool:
-        """Return whether the machine's present value `held` of a setting is one that this record explains."""
+        """Return whether the setting exists and its present value `held` is one that this layer explains."""
         return held is not None and self.explains(held)
 
     def explains(self, held: str | None) -> bool:
-        """Return whether the machine's value `held` is what this record's program wrote, or what was there before."""
+        """Return whether the setting's present value `held` is this layer's value or the one before its last change."""
         return held in (self.value, self.earlier)
 
 
@@ -130,9 +131,9 @@ class Journal:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all changes of a context or none of them; they are synced to disk when the context ends.
+        """Write all changes of a `with` block or none of them; they are synced to disk when the block ends.
 
-        Raises StoreError if it cannot be written, for instance on a full file system.
+        Raises StoreError if the journal cannot be written, for instance on a full file system.
         """
         with self._lock, self._faults():
             connection = self._open()
@@ -191,7 +192,7 @@ class Journal:
         return layers
 
     def taken_along(self) -> tuple[str, ...]:
-        """Return all settings that changed only because others did, such as the cores of monitoring groups."""
+        """Return all settings that changed only as a side effect of others, such as the cores of monitoring groups."""
         return tuple(knob for (knob,) in self._rows(_WATCHES))
 
     def add(self, layer: Layer) -> None:
@@ -204,7 +205,7 @@ class Journal:
         self._open().execute("UPDATE layer SET value = ?, earlier = ? WHERE number = ?", (value, earlier, layer.number))
 
     def remove(self, layer: Layer) -> None:
-        """Remove a recorded value, and all of a setting if no program's value remains; within a transaction."""
+        """Remove a recorded value, and its setting's records if no program's value remains; within a transaction."""
         self.drop(layer)
         self._clear(layer)
 
@@ -234,7 +235,7 @@ class Journal:
                 self._clear(layer)
 
     def mark(self, receipt: "Receipt", state: str, document: Mapping[str, Any] | None = None) -> None:
-        """Store a receipt (record of changes)'s new state, and the receipt's document if it has changed."""
+        """Store the new state of a receipt (record of changes), and its document if one is given."""
         with self.transaction() as connection:
             connection.execute("UPDATE receipt SET state = ? WHERE number = ?", (state, receipt.number))
             if document is not None:
@@ -247,7 +248,7 @@ class Journal:
         self.mark(receipt, "undone")
 
     def head(self, receipt: "Receipt") -> dict[str, Any]:
-        """Return what the journal stores of a receipt (record of changes), except the single changes of settings."""
+        """Return the stored fields of a receipt (record of changes), without its changes of single settings."""
         columns = ("backend", "place", "owner", "at", "state", "document", "whole")
         rows = self._rows(_HEAD, (receipt.number,))
         if not rows:
@@ -270,7 +271,7 @@ class Journal:
             return self._open().execute(query, tuple(values)).fetchall()
 
     def _open(self) -> sqlite3.Connection:
-        if self._connection is None or self._process != os.getpid():  # a connection must not be used across a fork
+        if self._connection is None or self._process != os.getpid():  # a connection must not be used after a fork
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             self._connection = sqlite3.connect(
@@ -293,7 +294,7 @@ class Journal:
     def _faults(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, UnicodeError) as problem:  # the last where names are damaged, or no text
+        except (sqlite3.Error, OSError, UnicodeError) as problem:  # UnicodeError if names are damaged or no text
             reason = problem.strerror if isinstance(problem, OSError) else str(problem)
             if not isinstance(problem, OSError) and self._connection is not None and self._process == os.getpid():
                 with contextlib.suppress(sqlite3.Error):
@@ -309,13 +310,13 @@ class Journal:
 class Receipt:
     """Record of the changes that one program has made to a machine, by which they can be undone."""
 
-    #: Where they are written down.
+    #: Journal that holds the receipt.
     journal: Journal
-    #: In the journal.
+    #: Number of the receipt in the journal.
     number: int
-    #: Its name for `slomo enforce undo`.
+    #: Name of the receipt for `slomo enforce undo`.
     identifier: str
-    #: What the last apply changed.
+    #: Changes that the last `apply` made.
     made: tuple[Change, ...] = field(default=(), compare=False)
 
     @property

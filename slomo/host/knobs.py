@@ -1,7 +1,7 @@
 """The interface of drivers: a machine's settings as named "knobs", whose values are texts.
 
-Every setting is a knob whose value is a text, or None if it does not exist (such as a group not yet made). Undoing is
-therefore one rule: set every knob to the value of the next owner, or to the original one.
+The value of a knob is a text, or None if the object does not exist (such as a group not yet made). One rule therefore
+undoes every change: set the knob to the next owner's value or, if there is none, to its original value.
 """
 
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ PRESENT = "present"
 
 
 class VanishedError(TestbedError):
-    """What a setting belongs to no longer exists: a task ended, or a group was removed."""
+    """The object of a setting no longer exists: a task ended, or a group was removed."""
 
 
 class InUseError(TestbedError):
@@ -25,11 +25,11 @@ class InUseError(TestbedError):
 class Wish:
     """A setting ("knob") and the value that it shall have."""
 
-    #: Its name, for instance ``"core:3"``.
+    #: Name of the knob, for instance ``"core:3"``.
     knob: str
-    #: Its value; None if it should not exist.
+    #: Intended value; None if the knob's object shall not exist.
     value: str | None
-    #: Give the knob back instead, before the following wishes, to make room.
+    #: Whether to restore the knob instead, before the following wishes are carried out, to make room for them.
     give_back: bool = False
 
 
@@ -43,9 +43,9 @@ class Change:
     "core:3: '' -> 'slomo-lpm'"
     """
 
-    #: Its name.
+    #: Name of the knob.
     knob: str
-    #: What it held, and what it is to hold.
+    #: Value before the change, and value after it.
     before: str | None
     after: str | None
 
@@ -63,12 +63,12 @@ def _shown(value: str | None) -> str:
 
 
 class Knobs(Protocol):
-    """A driver that reads and writes the settings of one kind (such as resctrl) of a machine."""
+    """A driver that reads and writes one kind of a machine's settings, such as resctrl."""
 
     name: str
 
     def place(self) -> str:
-        """Return a text that identifies machine, kind of settings and boot."""
+        """Return a text that identifies the kind of settings, the machine and its boot."""
         ...
 
     def read(self, knob: str) -> str | None:

@@ -1,7 +1,7 @@
 """Change settings ("knobs") through the machine's journal, so that each program can undo its changes in any order.
 
-Design law 9: setting and undoing leaves the machine as it was found. Every change is on disk first; values set by
-others meanwhile are detected and left alone.
+Setting and then undoing leaves the machine as it was found. Every change is written to the journal on disk before it is
+made. Values that other programs set meanwhile are detected and left unchanged.
 """
 
 import contextlib
@@ -14,31 +14,29 @@ from slomo.errors import SlomoError, StoreError, TestbedError
 from slomo.host.journal import Journal, Layer, Receipt
 from slomo.host.knobs import PRESENT, Change, InUseError, Knobs, VanishedError, Wish
 
-#: Restoring one knob may disturb another (a process that leaves a CPU set), so all are restored up to this many times.
+#: Largest number of passes over all knobs: restoring one knob may change another (a process that leaves a CPU set).
 _PASSES = 3
 
 
 @dataclass(frozen=True)
 class Undone:
-    """Result of an undo: which settings were restored, have vanished, or were left alone and why."""
+    """Result of an undo: settings that were restored, that have vanished, and that were left unchanged."""
 
-    #: Knobs that were set back.
+    #: Knobs that were restored.
     restored: tuple[Change, ...] = ()
     #: Knobs that could not be restored because their object no longer exists (an ended task, a removed group).
     vanished: tuple[str, ...] = ()
-    #: Knobs set by others meanwhile; left unchanged.
+    #: Knobs that other programs have set meanwhile; left unchanged.
     foreign: tuple[str, ...] = ()
-    #: Knobs set by another receipt since; it will restore the value below.
+    #: Knobs that a later receipt has set; undoing that receipt will restore the earlier value.
     covered: tuple[str, ...] = ()
 
 
 def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
-    """Give settings the intended values; restore those that this record of changes no longer intends.
+    """Give settings the intended values; restore those that the receipt (record of changes) has set but `wishes` omit.
 
-    Raises TestbedError if the machine refuses a change or does not keep it; this call's changes are then undone. Raises
-    StoreError, without changing anything, if a change cannot be recorded.
-
-    Returned is what was changed on the machine.
+    Return the changes made to the machine. Raises TestbedError if the machine refuses a change or does not keep it;
+    this call's changes are then undone. Raises StoreError, without changing anything, if a change cannot be recorded.
     """
     session = _Session(receipt, knobs)
     before = receipt.layers()
@@ -58,12 +56,12 @@ def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[C
 
 
 def undo(receipt: Receipt, knobs: Knobs) -> Undone:
-    """Give each setting of a receipt (record of changes) the value of the next receipt, or the original one.
+    """Restore each setting of a receipt (record of changes) to the value of an earlier receipt or to the original one.
 
     Raises
     ------
     TestbedError
-        If the receipt is of another boot or machine, or a knob cannot be set back; the others are.
+        If the receipt is of another boot or machine, or a knob cannot be restored; all other knobs are restored.
     """
     if receipt.state == "undone":
         return Undone()
@@ -77,7 +75,7 @@ def undo(receipt: Receipt, knobs: Knobs) -> Undone:
                 f"{'; '.join(refused[:3])}",
                 hint="mend that and undo it again; the others are undone",
             )
-        with contextlib.suppress(StoreError):  # the machine is as it was: a second undo finds nothing to do
+        with contextlib.suppress(StoreError):  # the machine is restored; a second undo has nothing to do
             receipt.journal.mark(receipt, "undone")
     return result
 
@@ -100,7 +98,7 @@ def check_place(receipt: Receipt, knobs: Knobs) -> None:
 def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
     """Yield intended values in order, in batches that end where a group is made or removed.
 
-    A batch is recorded in one write: waiting for the disk is most of the time of an apply.
+    A batch is recorded in one write, since most of the time of an apply is spent waiting for the disk.
     """
     for _, batch in itertools.groupby(wishes, key=lambda wish: (wish.give_back, wish.value in (PRESENT, None))):
         yield list(batch)
@@ -113,9 +111,9 @@ class _Session:
     receipt: Receipt
     knobs: Knobs
     made: list[Change] = field(default_factory=list)
-    #: Another receipt that covers one of this one's knobs.
+    #: Number of another receipt whose value of one of these knobs is in force.
     heir: int | None = None
-    #: Values of knobs before this session's first change, as setting one may change another.
+    #: Values of knobs before this session's first change, since setting one knob may change another.
     found: dict[str, str | None] = field(default_factory=dict)
     #: Knobs that change as a side effect of others in this session.
     following: set[str] = field(default_factory=set)
@@ -141,7 +139,7 @@ class _Session:
         values |= {wish.knob.rpartition("|")[2]: wish.value for wish in wishes}
         early = [wish for wish in wishes if self._followed(wish.knob.rpartition("|")[2], values)]
         self.following = {wish.knob for wish in early}
-        if early:  # written down before what they follow is changed, so that a kill in between is understood
+        if early:  # recorded before the settings on which they depend change, so that a kill in between can be undone
             labels = {wish.knob.rpartition("|")[2]: wish.knob for wish in wishes}
             with self.journal.transaction():
                 for wish in early:
@@ -151,12 +149,12 @@ class _Session:
                     self._layered(wish, self.found.get(wish.knob))
 
     def _leads(self, label: str) -> bool:
-        """Return whether this record's value of a setting is in force, not that of a later record of changes."""
+        """Return whether the receipt's value of a setting is in force, not the value of a later receipt."""
         owners = [layer.receipt for layer in self.journal.stack(*self.identity(label))]
         return self.receipt.number not in owners or owners[-1] == self.receipt.number
 
     def _raise(self, wish: Wish) -> None:
-        """Make the value that this record of changes has for a setting the latest one."""
+        """Move the receipt's value of a setting to the top of the setting's stack of values."""
         stack = self.journal.stack(*self.identity(wish.knob))
         mine = next((layer for layer in stack[:-1] if layer.receipt == self.receipt.number), None)
         if mine is not None:
@@ -177,7 +175,7 @@ class _Session:
             self._write(change.knob, change.after)
 
     def _layered(self, wish: Wish, held: str | None) -> bool:
-        """Record an intended value among a setting's values; return whether it is now in force."""
+        """Record an intended value in a setting's stack of values; return whether this value is now in force."""
         place, knob = self.identity(wish.knob)
         stack = self.journal.stack(place, knob)
         mine = next((layer for layer in stack if layer.receipt == self.receipt.number), None)
@@ -209,7 +207,7 @@ class _Session:
             )
 
     def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:
-        """Restore settings to the values before this record of changes, last one first."""
+        """Restore settings to their values before this receipt (record of changes), the last change first."""
         told: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
         pending: list[Change] = []
         steady: list[Change] = []
@@ -232,7 +230,7 @@ class _Session:
                     self.journal.update(layer, held, change.after)
                     pending.append(change)
                 else:
-                    # giving back others may disturb what covers it
+                    # restoring other knobs may change the value that covers this one
                     steady += [Change(layer.label, held, held)] * (kind == "covered" and stack[-1].holds(held))
                     told[kind].append(layer.label)
                     self.heir = stack[-1].receipt if kind == "covered" else self.heir
@@ -240,7 +238,7 @@ class _Session:
         self.made += pending
         restored, gone, in_use, failed = self._restored(pending, steady)
         heirs = {label: self._holder(label) or self.heir for label in failed}
-        # what another receipt holds forbids it: it is given back together with that
+        # a setting of another receipt prevents restoring it: both are restored when that receipt is undone
         for label, reason in failed.items():
             told["covered"] += [label] if heirs[label] is not None else []
             refused += [reason] if heirs[label] is None else []
@@ -253,10 +251,11 @@ class _Session:
                 if heir is not None and heir not in [each.receipt for each in stack]:
                     self.journal.hand_over(layer, heir)
                 elif layer in settled or (layer.label in ours and (heir is not None or layer.label not in failed)):
-                    # settled ones not earlier: after a kill the receipt still holds the groups around its own
+                    # settled ones are removed only now: after a kill the receipt still has the groups that contain its
+                    # own
                     self.journal.remove(layer)
                     if heir is not None and (left := self.journal.stack(layer.place, layer.knob)):
-                        self.journal.update(left[-1], left[-1].value, remains[layer.label])  # it is of ours, still
+                        self.journal.update(left[-1], left[-1].value, remains[layer.label])  # it still has our value
         if refused and complain:
             raise TestbedError(f"{len(refused)} knobs could not be restored: {refused[0]}", hint="see `slomo doctor`")
         vanished = (*told["vanished"], *gone)
@@ -270,16 +269,16 @@ class _Session:
         follows = bool(self._followed(layer.knob, {each.knob: each.value for each in layers}))
         kind, change = _judged(layer, stack, held, follows=follows)
         if kind == "steady" and held is not None and self._holder(layer.label) is not None:
-            return "pending", change  # the kernel may remember other CPUs for when the thread leaves its CPU set
+            return "pending", change  # the kernel may have stored other CPUs for the thread after its CPU set
         return kind, change
 
     def _followed(self, knob: str, others: Mapping[str, str | None]) -> Sequence[str]:
-        """Return which other settings also change this one, as a CPU set decides its processes' CPUs."""
+        """Return the other settings that also determine this one, as a CPU set determines its processes' CPUs."""
         followed = getattr(self.knobs, "followed", None)
         return () if followed is None else followed(knob, others)
 
     def _holder(self, label: str) -> int | None:
-        """Return a receipt not undone that sets a setting on which the setting `label` depends; None if none does."""
+        """Return another open receipt that sets a setting on which the setting `label` depends; None if none does."""
         if not hasattr(self.knobs, "followed"):
             return None
         knob, others = self.identity(label)[1], self._others
@@ -287,7 +286,7 @@ class _Session:
 
     @functools.cached_property
     def _others(self) -> dict[int, dict[str, str | None]]:
-        """Settings and values of all other receipts (records of changes) that were not undone."""
+        """Receipt number -> its settings and values, for all other receipts that were not undone."""
         return {
             receipt.number: {layer.knob: layer.value for layer in receipt.layers()}
             for receipt in self.journal.receipts(still_open=True)
@@ -297,7 +296,7 @@ class _Session:
     def _restored(
         self, pending: list[Change], steady: list[Change]
     ) -> tuple[list[Change], list[str], list[str], dict[str, str]]:
-        """Write settings, in several passes; return what was restored, and what the machine refused."""
+        """Write settings in several passes; return those restored, vanished, in use, and refused (with the reasons)."""
         restored: list[Change] = []
         gone: list[str] = []
         in_use: list[str] = []
@@ -338,7 +337,7 @@ class _Session:
         return change
 
     def _disturbed(self, change: Change) -> bool:
-        """Return whether a restored setting has changed again."""
+        """Return whether a restored setting has another value again."""
         held = self._read(change.knob)
         return held is not None and held != change.after
 
@@ -366,7 +365,7 @@ class _Session:
         else:
             consequence = "; what was changed before is taken back" if first else ""
             hint = problem.hint or "see `slomo enforce diff`"
-            with contextlib.suppress(StoreError):  # a full disk: undo finds these knobs as they were
+            with contextlib.suppress(StoreError):  # on a full disk, a later undo finds these knobs restored
                 self.journal.rewrite(self.receipt, before)
                 if not before:
                     self.journal.mark(self.receipt, "undone")

@@ -27,8 +27,8 @@ class MachineLock:
 
     :meth:`acquire` raises TestbedError at once if another process or object holds it.
 
-    `what`: what it guards, for errors. `path`: the lock file; one in the user's cache, named after `what`, if not
-    given. `mode`: permissions of the file.
+    `what`: name of the guarded object, for error messages. `path`: the lock file; by default one in the user's cache,
+    named after `what`. `mode`: permissions of the file.
 
     Examples
     --------

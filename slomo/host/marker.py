@@ -1,8 +1,8 @@
-"""Mark slomo's processes by an environment variable, which identifies the process that started them.
+"""Mark slomo's processes by an environment variable that identifies the process that started them.
 
-A process id alone is no proof, since ids are reused; id, start time, boot and PID namespace (pid_namespaces(7))
-together identify one process uniquely. Processes in another container's PID namespace cannot be looked up: they count
-as running. Children inherit the mark, so processes started by an NF are recognised too.
+Process ids are reused, so a mark holds the process id, its start time, the boot and the PID namespace
+(pid_namespaces(7)), which together identify one process. Processes in another container's PID namespace cannot be
+looked up and count as running. Children inherit the mark, so that processes started by an NF are recognised too.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Tell systemd the state of a control loop (sd_notify(3)): ready, alive, stopping."""
+"""Report the state of a control loop to systemd (sd_notify(3)): ready, alive or stopping."""
 
 import os
 import socket

@@ -1,6 +1,7 @@
-"""Find and remove what a killed campaign has left: processes, run directories and DPDK files with slomo's mark.
+"""Find and remove the leftovers of a killed campaign: processes, run directories and DPDK files with slomo's mark.
 
-The next run does this before it starts. Anything without a mark, or whose mark names a running process, is left alone.
+The next run does this before it starts. Processes and files without a mark, or with the mark of a running process, are
+left alone.
 """
 
 import contextlib
@@ -25,9 +26,9 @@ _GRACE_S = 2.0
 class Removed:
     """Leftovers that were found and removed."""
 
-    #: Process ids.
+    #: Ids of the killed processes.
     processes: tuple[int, ...]
-    #: Run directories and DPDK files.
+    #: Deleted run directories and DPDK files.
     files: tuple[str, ...]
 
     def __bool__(self) -> bool:
@@ -40,7 +41,7 @@ def run_directories() -> Path:
 
 
 def make_run_directory(name: str, what: str) -> Path:
-    """Make and return a directory below `run_directories` that only this user can read; TestbedError if it fails."""
+    """Make and return a directory below `run_directories` that only this user can read; TestbedError on failure."""
     path = run_directories() / name
     try:
         path.mkdir(mode=0o700, parents=True)
@@ -124,7 +125,7 @@ def _marked_files() -> list[Path]:
 
 
 def _kill(pid: int, mark: RunMark | None = None) -> bool:
-    """Kill a process by pidfd, so that a new process that reuses its id is never killed."""
+    """Kill a process by its pidfd, so that another process that reuses the id is never killed."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from slomo.host.marker import boot_identity
 
-#: The journal's folder where root acts; users have one each.
+#: The journal's folder for root; every other user has a folder of their own.
 MACHINE_FOLDER = Path("/var/lib/slomo")
 
 

@@ -20,7 +20,7 @@ _LIMIT_S = 15.0
 class PqosState:
     """Cache classes, and the class of each core."""
 
-    #: Class -> (``"llc@0"`` or ``"mba@0"`` for socket 0) -> value.
+    #: Class -> resource (``"llc@0"`` or ``"mba@0"`` for socket 0) -> value.
     classes: dict[int, dict[str, str]]
     #: Core -> class.
     class_of: dict[int, int]
@@ -53,7 +53,7 @@ def parse_pqos_state(text: str) -> PqosState:
 def run_pqos(words: Sequence[str]) -> str:
     """Run pqos and return its output. If pqos fails, raises TestbedError with that output."""
     finished = run_tool(list(words), _LIMIT_S)
-    # an unknown option prints the usage and exits with 0
+    # for an unknown option, pqos prints its usage and exits with 0
     if finished.code != 0 or finished.stdout.lstrip().startswith("Usage"):
         spoken = [line.strip() for line in finished.stdout.splitlines() if "!" in line or "ERROR" in line]
         raise TestbedError(
@@ -81,7 +81,7 @@ class PqosKnobs:
         self.command = command
 
     def available(self) -> tuple[bool, str]:
-        """Return whether pqos can report its classes here, and the reason if not."""
+        """Return whether pqos can report its classes on this host, and the reason if not."""
         if not is_installed(self.command[0]):
             return False, f"'{self.command[0]}' is not installed ({package_hint('pqos')})"
         try:
@@ -110,7 +110,7 @@ class PqosKnobs:
     def write(self, knob: str, value: str | None) -> None:
         """Give one setting a new value, by running ``pqos``.
 
-        Raises TestbedError, with pqos's output, if that fails.
+        Raises TestbedError, with pqos's output, if pqos fails.
         """
         kind, _, rest = knob.partition(":")
         words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")

@@ -1,7 +1,7 @@
 """Start programs in sessions of their own and end them in every case; network functions are also pinned and paused.
 
-It is pinned by inheriting the affinity of the thread that starts it, so no Python code runs between fork and exec;
-`numactl` binds it to its NUMA node if there are several.
+A process inherits the CPU affinity of the thread that starts it, so that no Python code runs between fork and exec. If
+there are several NUMA nodes, `numactl` binds the process to its node.
 """
 
 import contextlib
@@ -28,12 +28,13 @@ _starting = threading.Lock()
 
 
 class ProcessGroup(ABC):
-    """A program in a session of its own; its output is read, and all its descendants are ended with it.
+    """A program in a session of its own; slomo reads its output, and ends all its descendants with it.
 
-    Raises TestbedError if it cannot be started.
+    Raises TestbedError if the program cannot be started.
 
-    `words`: command; never a shell line. `mark`: written into its environment. `environment`: variables added to this
-    process's own. `directory`: where it starts. `cores`: CPUs it may run on; those of this process if empty.
+    `words`: command as a list of words, without a shell. `mark`: mark written into its environment. `environment`:
+    variables added to those of this process. `directory`: working directory. `cores`: CPUs on which it may run; if
+    empty, those of this process.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ProcessGroup(ABC):
         """Return the error for a command that cannot be started."""
 
     def listen(self) -> None:
-        """Begin to read the program's output; handlers added before miss no line."""
+        """Begin to read the program's output; handlers that were added earlier get every line."""
         for name, pipe in (("stdout", self._process.stdout), ("stderr", self._process.stderr)):
             assert pipe is not None
             if name not in self._drains:
@@ -87,7 +88,7 @@ class ProcessGroup(ABC):
     @property
     def alive(self) -> bool:
         """Whether the program still runs."""
-        # a dead process is not reaped here: its id stays taken, so that its group can be killed safely
+        # a dead process is not reaped here, so that its id is not reused and its group can be killed safely
         return self._exit_state() is None
 
     def _exit_state(self) -> os.waitid_result | None:
@@ -108,14 +109,14 @@ class ProcessGroup(ABC):
     def end(self, number: signal.Signals, limit_s: float) -> int:
         """Terminate the program, kill the rest of its group, and return its exit code when no process is left.
 
-        The code is negative for the signal that killed it.
+        The exit code is the negative signal number if a signal killed the program.
         """
         try:
             if self.alive:
                 self._signal(number)
                 self._signal(signal.SIGCONT)
                 self.wait(lambda: not self.alive, limit_s)
-        finally:  # also when Ctrl-C arrives while waiting
+        finally:  # even if Ctrl-C arrives while waiting
             self._signal(signal.SIGKILL)
             self._family.end()
             self.wait(lambda: not self.alive, _AFTER_KILL_S)
@@ -131,7 +132,7 @@ class ProcessGroup(ABC):
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is not None:
-            return  # reaped: another process may have the number by now
+            return  # already reaped: another process may have the id by now
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -141,7 +142,8 @@ class ManagedProcess(ProcessGroup):
 
     Raises TestbedError if the command does not exist or may not be run, or a core does not exist.
 
-    `name`: of the network function, for errors. `cores`: CPUs it may run on. The others: as for `ProcessGroup`.
+    `name`: name of the network function, for error messages. `cores`: CPUs on which it may run. Other parameters: as
+    for `ProcessGroup`.
     """
 
     def __init__(
@@ -180,7 +182,7 @@ class ManagedProcess(ProcessGroup):
         return state.si_status if state is not None and state.si_code == os.CLD_EXITED else None
 
     def cpu_time_s(self) -> float:
-        """Return the CPU time of all threads of the process [s], in nanosecond resolution unlike ``/proc/PID/stat``."""
+        """Return the CPU time of all threads of the process [s], in a finer resolution than ``/proc/PID/stat``."""
         if not self.alive:
             return 0.0
         with contextlib.suppress(OSError):
@@ -231,7 +233,7 @@ class ManagedProcess(ProcessGroup):
 
 @contextlib.contextmanager
 def _pinned(cores: Iterable[int]) -> Iterator[None]:
-    """Pin the calling thread while it starts a child process, which inherits the CPUs."""
+    """Pin the calling thread to `cores` while it starts a child process, which inherits the affinity."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

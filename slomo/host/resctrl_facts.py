@@ -1,4 +1,4 @@
-"""What a machine's resctrl can do: number of ways and classes, units of memory bandwidth, mount options.
+"""Properties of a machine's resctrl: number of ways and classes, units of memory bandwidth, mount options.
 
 Documentation/arch/x86/resctrl.rst of Linux; Intel uses percent or (mounted with mba_MBps) MB/s, AMD eighths of GB/s.
 """
@@ -15,28 +15,28 @@ _EIGHTHS = 8.0
 
 @dataclass(frozen=True)
 class ResctrlFacts:
-    """What one resctrl tree can do: ways, classes, units of bandwidth."""
+    """Properties of one resctrl tree: ways, classes, units of bandwidth."""
 
-    #: All ways, and the fewest ways of a mask.
+    #: Mask of all ways, and least number of ways in a mask.
     full_mask: int
     min_bits: int
-    #: Numbers of groups with masks (including the root) and of RMIDs.
+    #: Largest number of groups with masks (the root included), and number of RMIDs.
     classes: int
     monitors: int
-    #: Whether code and data are separate; masks may have holes; DDIO ways can be set.
+    #: Whether code and data have separate masks (CDP), whether masks may have holes, whether DDIO ways can be set.
     cdp: bool
     sparse: bool
     io_alloc: bool
     #: ``"percent"``, ``"MB/s"`` or ``"GB/s"`` (in eighths).
     unit: str
-    #: Granularity and least value of memory bandwidth, in written units.
+    #: Granularity and least value of memory bandwidth, in the unit of the schemata file.
     step: int
     least: int
-    #: Resource -> domains.
+    #: Resource -> its domains.
     resources: dict[str, tuple[int, ...]]
 
     def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:
-        """Return, after checking them, the lines that set a tenant's cache ways.
+        """Check a tenant's masks, and return the schemata lines that set them, by resource.
 
         Raises TestbedError for a mask that this cache does not accept.
         """
@@ -51,7 +51,7 @@ class ResctrlFacts:
         return {name: f"{self.checked(mask):x}" for name, mask in names.items() if mask is not None}
 
     def checked(self, mask: int) -> int:
-        """Return a mask if the cache accepts it. Raises TestbedError if it has missing ways, too few ways, or gaps."""
+        """Return `mask` if the cache accepts it. Raises TestbedError if it has missing ways, too few ways, or gaps."""
         if mask & ~self.full_mask or mask.bit_count() < self.min_bits:
             raise TestbedError(
                 f"way mask {mask:#x} does not fit this cache, needed {self.min_bits} or more ways of "
@@ -71,7 +71,7 @@ class ResctrlFacts:
 
         Raises TestbedError for a unit that this vendor does not use, or a value out of range.
 
-        `amount`: how much. `unit`, "percent" or "MB/s" or "GB/s": of it. `resource`: ``"MB"``, or ``"SMBA"`` for CXL
+        `amount`: bandwidth in `unit`. `unit`: "percent", "MB/s" or "GB/s". `resource`: ``"MB"``, or ``"SMBA"`` for CXL
         memory.
         """
         if resource not in self.resources:
@@ -97,7 +97,7 @@ class ResctrlFacts:
 def read_facts(tree: ResctrlTree) -> ResctrlFacts:
     """Read a resctrl tree's properties.
 
-    Raises TestbedError if resctrl is not mounted, or can allocate neither cache nor memory bandwidth.
+    Raises TestbedError if resctrl is not mounted or can allocate neither cache nor memory bandwidth.
     """
     tree.require("allocation (info/L3 or info/MB)", tree.can_allocate or tree.exists("info/MB"))
     settings = parse_schemata(tree.read("schemata"))
@@ -122,7 +122,7 @@ def read_facts(tree: ResctrlTree) -> ResctrlFacts:
 
 
 def _unit(settings: dict[str, dict[int, str]]) -> str:
-    """Derive the bandwidth's unit from an unlimited root group: 100 percent, 2048 eighths, or 2^32 - 1 MB/s."""
+    """Derive the bandwidth's unit from a root group's unlimited value: 100 percent, 2048 eighths, 2^32 - 1 MB/s."""
     values = [int(text) for text in settings.get("MB", {}).values() if text.isdigit()]
     highest = max(values, default=100)
     return "percent" if highest <= 100 else "GB/s" if highest <= UNLIMITED_AMD else "MB/s"

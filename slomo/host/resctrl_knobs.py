@@ -1,9 +1,9 @@
 """Read and write the kernel's resctrl as settings ("knobs"): groups, their masks, cores and tasks.
 
-They are ``group:G``, ``schemata:G:L3:0``, ``core:3`` and ``task:42`` (its group), ``watch:A/mon_groups/M:3`` (a core
-that a monitoring group counts), ``monitor:M`` (the class above a monitoring group: renaming it changes the class
-without a restart), ``io_alloc``, ``io_alloc_cbm:0``, ``mode:G`` (shareable or exclusive). The root group's name is
-empty.
+The knobs are ``group:G``; ``schemata:G:L3:0``; ``core:3`` and ``task:42`` (their group); ``watch:A/mon_groups/M:3`` (a
+core that a monitoring group counts); ``monitor:M`` (the class above a monitoring group, changed by renaming the
+monitoring group, which keeps its counters); ``io_alloc``; ``io_alloc_cbm:0``; ``mode:G`` (shareable or exclusive). The
+root group's name is empty.
 """
 
 import re
@@ -17,7 +17,7 @@ from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
 from slomo.host.resctrl_tree import ResctrlTree, joined, parse_schemata
 
-#: Time for which making a group is retried [s]: a freed RMID is unavailable until its lines have left the cache.
+#: Time for which making a group is retried [s], since a freed RMID is unavailable until its lines have left the cache.
 _BUSY_S = 0.2
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 class ResctrlKnobs:
     """Reads and writes the settings of one resctrl tree.
 
-    `tree`: tree; the kernel's own if not given.
+    `tree`: resctrl tree; by default the kernel's.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class ResctrlKnobs:
         self.tree = tree or ResctrlTree()
 
     def place(self) -> str:
-        """Return a text that names the resctrl tree, this machine and this boot: a reboot resets all settings."""
+        """Return a text that identifies the resctrl tree, this machine and this boot (a reboot resets all settings)."""
         return this_place(str(self.tree.root))
 
     def lock(self) -> AbstractContextManager[object]:
@@ -47,9 +47,9 @@ class ResctrlKnobs:
         return MachineLock(f"resctrl on '{self.tree.root}'")
 
     def core_wishes(self, core: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
-        """Return the values that move a core into a group.
+        """Return the settings to write, with values, that move a core into a group.
 
-        Cores that the same receipt removed from monitoring groups before (`own`) stay removed.
+        Cores that the same receipt has removed from monitoring groups (`own`) stay removed.
         """
         control = self.tree.control_group_of(core)
         watchers = [name for name in self.tree.monitoring_groups(control) if core in self.tree.cpus(name)]
@@ -58,7 +58,7 @@ class ResctrlKnobs:
         return [*(Wish(knob, None) for knob in dict.fromkeys(left)), Wish(f"core:{core}", group)]
 
     def task_wishes(self, task: int, group: str, own: Sequence[str] = ()) -> list[Wish]:
-        """Return the settings that have to be written to move a task into a group."""
+        """Return the settings to write, with values, that move a task into a group."""
         there = self._group_of_task(task) or ""
         control, monitor = control_of(there), f"monitor:{there.rpartition('/')[2]}"
         watched = control != there

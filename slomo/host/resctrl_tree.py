@@ -1,7 +1,7 @@
 """The kernel's resctrl file system: groups of CPUs and tasks, with masks and counters, as files.
 
-Documentation/arch/x86/resctrl.rst of Linux; the same tree on Intel and AMD. Every refused write leaves its reason in
-``info/last_cmd_status``.
+The format is that of Linux (Documentation/arch/x86/resctrl.rst), the same on Intel and AMD. After every refused write,
+``info/last_cmd_status`` states the reason.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,7 @@ Snapshot = Mapping[str, Mapping[str, str]]
 class ResctrlTree:
     """Reads and changes one resctrl tree; a group's name is its path below the root, ``""`` is the root group.
 
-    `root`: where it is mounted. `files`: how its files are reached; the operating system's files if not given, an
-    emulation in tests.
+    `root`: mount point of the tree. `files`: file operations; by default the operating system's, in tests an emulation.
 
     Examples
     --------
@@ -76,7 +75,7 @@ class ResctrlTree:
         return int(text) if text.isdigit() else None
 
     def write(self, name: str, text: str) -> None:
-        """Write one line to a file; TestbedError with the kernel's reason if it is refused."""
+        """Write one line to a file; raise TestbedError, with the kernel's reason, if it is refused."""
         try:
             self.files.write(name, text.encode("ascii") + b"\n")
         except OSError as problem:
@@ -102,7 +101,7 @@ class ResctrlTree:
             raise self._fault(f"group '{name}' cannot be removed", problem) from None
 
     def rename_group(self, name: str, other: str) -> None:
-        """Move a monitoring group, with its tasks and counters, below another group with masks, atomically.
+        """Move a monitoring group below another group with masks, in one step that keeps its tasks and counters.
 
         Raises TestbedError if the kernel refuses it.
         """

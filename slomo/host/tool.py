@@ -1,7 +1,7 @@
 """Run external command-line tools in process groups of their own, with time limits, reading output without blocking.
 
-Counter readers, traffic generators and isolation use such tools (pcm, perf, pqos, testpmd, ssh). Each carries this
-process's mark, so leftovers of a killed campaign are found like network functions.
+Counter readers, traffic generators and isolation use such tools (pcm, perf, pqos, testpmd, ssh). Each tool carries this
+process's mark, so that the next campaign finds and ends tools that a killed campaign left.
 """
 
 import functools
@@ -18,7 +18,7 @@ from slomo.host.marker import new_mark
 from slomo.host.process import ProcessGroup
 
 _MOST_CHARACTERS = 16 * 2**20
-#: Debian package of each tool.
+#: Tool -> its Debian package.
 PACKAGES = {
     "pcm": "pcm",
     "pcm-memory": "pcm",
@@ -34,11 +34,11 @@ PACKAGES = {
 class Finished:
     """Exit code and output of a tool that has ended."""
 
-    #: Its command.
+    #: Words of the command.
     words: tuple[str, ...]
     #: Exit code; negative for the signal that killed it.
     code: int
-    #: Its output, up to 16 MiB each.
+    #: Standard output and standard error, up to 16 MiB each.
     stdout: str
     stderr: str
 
@@ -55,11 +55,11 @@ class Finished:
 
 
 class RunningTool(ProcessGroup):
-    """A tool that runs until it is stopped; a context manager.
+    """Context manager of a tool that runs until it is stopped.
 
     Raises TestbedError if the command does not exist or may not be run.
 
-    `words`: command; never a shell line. `environment`: variables added to this process's own.
+    `words`: command as a list of words, without a shell. `environment`: variables added to those of this process.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class RunningTool(ProcessGroup):
 def run_tool(words: Sequence[str], limit_s: float = 10.0, environment: Mapping[str, str] | None = None) -> Finished:
     r"""Run a tool until it ends or the time limit passes, and return the result.
 
-    Raises TestbedError if it does not exist, or exceeds its time limit.
+    Raises TestbedError if the tool does not exist or exceeds its time limit.
 
     `environment`: variables added to this process's own.
 

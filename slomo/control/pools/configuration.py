@@ -1,7 +1,7 @@
 """Read RMD's configuration in its own format: ``rmd.toml`` and ``policy.yaml``.
 
-Intel's Resource Management Daemon (github.com/intel/rmd, docs/ConfigurationGuide.md) has groups for the operating
-system and the infrastructure, and a cache pool divided into guarantee, besteffort (burstable) and shared.
+Intel's Resource Management Daemon (github.com/intel/rmd, docs/ConfigurationGuide.md) divides the cache into groups for
+the operating system and the infrastructure, and three pools: guarantee, besteffort (burstable) and shared.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class ReservedGroup:
     ways: int
     #: CPUs.
     cores: tuple[int, ...] = ()
-    #: Globs of its processes' names.
+    #: Patterns (globs) of the names of the group's processes.
     tasks: tuple[str, ...] = ()
 
 
@@ -35,12 +35,12 @@ class ReservedGroup:
 class PoolPolicy:
     """A policy in ``policy.yaml``: a name for an amount of cache."""
 
-    #: For instance ``"gold"``.
+    #: Name of the policy, for instance ``"gold"``.
     name: str
-    #: Equal to the minimum and above 0: guaranteed; above the minimum: burstable; both 0: shared.
+    #: Largest and least number of ways. Equal and above 0: guaranteed; largest above least: burstable; both 0: shared.
     max_ways: int
     min_ways: int
-    #: In the unit of `PoolConfiguration.mba_mode`.
+    #: Memory bandwidth in the unit of `PoolConfiguration.mba_mode`.
     memory_bandwidth: float | None = None
 
 
@@ -54,11 +54,11 @@ class PoolConfiguration:
     0
     """
 
-    #: ``[OSGroup]``.
+    #: Group ``[OSGroup]``.
     system: ReservedGroup
-    #: ``[InfraGroup]``; its ways overlap the pools, as OVS-DPDK's overlap those of its VMs.
+    #: Group ``[InfraGroup]``; its ways overlap the pools, as OVS-DPDK's ways overlap those of its VMs.
     infrastructure: ReservedGroup | None
-    #: Ways of each pool.
+    #: Number of ways of each pool.
     guarantee: int
     besteffort: int
     shared: int
@@ -68,7 +68,7 @@ class PoolConfiguration:
     shrink: bool = False
     #: Unit in which memory bandwidth may be requested, if at all; one of 'none', 'percentage', 'mbps'.
     mba_mode: str = "none"
-    #: By name.
+    #: Policies by name.
     policies: Mapping[str, PoolPolicy] = field(default_factory=dict)
 
     @property
@@ -116,9 +116,10 @@ def read_rmd_toml(
     policies : str or path, optional
         ``policy.yaml``; RMD's shipped gold, silver and bronze if not given.
     way_mib : float, optional
-        MiB of a way, for files that give sizes (``guaranteed = 15`` of ``total = 55``, as in the talk).
+        Size of a way [MiB], for files that give sizes instead of ways (``guaranteed = 15`` of ``total = 55``, as in the
+        talk).
     cache_ways : int, optional
-        Ways of the cache that the pools must fit.
+        Number of cache ways, into which the pools must fit.
 
     Raises
     ------
@@ -141,7 +142,7 @@ def read_rmd_toml(
 def _require_pool(policy: PoolPolicy, configuration: PoolConfiguration, where: str) -> None:
     """Raise ConfigurationError for a policy that belongs to no pool, or needs more ways than its pool has.
 
-    A pool without ways is taken as left out on purpose: a workload of it is refused when it asks.
+    A policy of a pool without ways is accepted; workloads that request it are refused later.
     """
     highest, lowest = policy.max_ways, policy.min_ways
     if not 0 <= lowest <= highest or lowest == 0 < highest:

@@ -1,7 +1,7 @@
 """RMD's pools as a controller: apply the pools' ways in each round, and report tenants that miss their promise.
 
-Pools divide the cache by requests, not by observations: a promise that breaks nevertheless is for the orchestrator to
-repair, as in RMD (OSS EU'18).
+Pools divide the cache by requests, not by observations. If a promise breaks nevertheless, the orchestrator must act, as
+with RMD (OSS EU'18).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class PoolController:
 
     Raises the errors of :meth:`PoolManager.admit`, and InvalidValueError without tenants.
 
-    `pools` is made with ``enforces=False``, since the loop applies its plan. A wish is RMD's body of ``POST
+    `pools` must be made with ``enforces=False``, since the loop applies its plan. Each wish is RMD's body of ``POST
     /v1/workloads``.
 
     Examples

@@ -1,7 +1,7 @@
-"""Predict every tenant's throughput under a pool's plan (`slomo.prediction.question`), or say why that is impossible.
+"""Predict every tenant's throughput under a pool's plan (`slomo.prediction.question`), or state why that is impossible.
 
-The cache of a host with pools is divided, so models must include profiles over cache ways. For unknown workloads a
-reason is returned, and the number of free ways is used instead.
+The cache of a host with pools is divided, so models must include profiles over cache ways. If a workload is unknown,
+the result holds the reason, and the score follows from the number of free ways instead.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,19 +20,18 @@ from slomo.vocabulary.server_setting import ServerSetting
 class PoolOutlook:
     """Predictions for the workloads in pools."""
 
-    #: Workload -> predicted share of solo throughput (on its slowest core); empty without predictions.
+    #: Workload -> predicted throughput on its slowest core, as a share of solo throughput; empty without predictions.
     expected: Mapping[str, float] = field(default_factory=dict)
-    #: The same at the lower end of the 90 % interval, used for promises.
+    #: Workload -> the lower bound of that prediction's 90 % interval, which promises are compared with.
     least: Mapping[str, float] = field(default_factory=dict)
-    #: Why there are no predictions; empty if there are.
+    #: Reason why there are no predictions; empty if there are.
     why: str = ""
 
 
 class PoolForesight:
     """Predicts the throughput of tenants in pools by a library of models.
 
-    `library` returns the models in force. All workloads are taken to be beside each other, on one socket of the
-    machine.
+    `library` returns the models in force. All workloads are assumed to share one socket of the machine.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from slomo.control.pools.configuration import PoolConfiguration, require_fits
 class PoolLayout:
     """Way masks of the groups and pools of one cache."""
 
-    #: Way masks; 0 if there is none.
+    #: Way masks; 0 for a group or pool that does not exist.
     system: int
     infrastructure: int
     shared: int
@@ -23,7 +23,7 @@ class PoolLayout:
 
 
 def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
-    """Arrange the pools in a cache. Raises ConfigurationError if they need more ways than the cache has and so overlap.
+    """Arrange the pools in a cache. Raises ConfigurationError if they need more ways than the cache has.
 
     Examples
     --------
@@ -48,10 +48,11 @@ def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
 
 
 def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
-    """Return the ways for processes outside pools: all below the lowest way in `taken`, at least the system's ways.
+    """Return the mask for processes outside pools: all ways below the lowest taken way, at least the system's ways.
 
-    Intel's RMD shrinks the root group this way on every change of workloads (util/rdtpool/osgroup.go, `SetOSGroup`). It
-    does so on caches with a CPU of the system group; here on all, since processes outside pools may run on any.
+    Intel's RMD sets the root group to these ways on every change of workloads (util/rdtpool/osgroup.go, `SetOSGroup`).
+    RMD does so only on caches with a CPU of the system group; slomo does so on all caches, since processes outside
+    pools may run on any CPU.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
 
 
 def block(ways: int, first: int) -> int:
-    """Return a mask of adjacent ways.
+    """Return a mask of `ways` adjacent ways, from way `first` up.
 
     Examples
     --------
@@ -96,11 +97,10 @@ def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
 
 
 def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, int] | None:
-    """Divide a pool among burstable workloads: each gets its minimum, then single ways in turn up to its maximum.
+    """Divide a pool among burstable workloads: each gets its minimum, then one more way in turn up to its maximum.
 
-    `pool`: mask of one block of ways. `wishes`: in order of arrival.
-
-    Returned are masks by name; None where the minima do not fit.
+    `pool`: mask of one block of ways. `wishes`: name, maximum and minimum of each workload, in order of arrival. Return
+    masks by name; None if the minima do not fit.
 
     Examples
     --------

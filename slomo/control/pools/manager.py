@@ -26,9 +26,9 @@ from slomo.host.journal import Receipt
 from slomo.host.resctrl_facts import rdt_capabilities
 from slomo.host.resctrl_tree import ResctrlTree
 
-#: Predicts the workloads of a plan.
+#: Function that predicts the workloads of a plan.
 Estimator = Callable[[EnforcementPlan, Mapping[str, PoolRequest]], PoolOutlook]
-#: Identifier of the workload in a hospitality question.
+#: Identifier of the new workload in a hospitality request.
 _NEWCOMER = "newcomer"
 
 
@@ -42,11 +42,11 @@ class PoolManager:
     cache_ways : int
         Ways of the last-level cache.
     caches : tuple of int
-        Identifiers of the last-level caches; all are divided alike.
+        Identifiers of the last-level caches; all caches are divided in the same way.
     backend : Backend, optional
-        Sets the knobs; without one the manager only computes.
+        Backend for the machine's knobs; without it the manager only computes plans.
     enforces : bool
-        Whether it applies its plan itself; False where a loop does (`slomo.control.pools.controller`).
+        Whether the manager applies its plan; False if a loop does (`slomo.control.pools.controller`).
     receipts : path, optional
         Folder of receipts.
     estimator : callable, optional
@@ -105,12 +105,12 @@ class PoolManager:
         Parameters
         ----------
         data : mapping
-            RMD's body of ``POST /v1/workloads``, or the flat one of v0.1.
+            RMD's body of ``POST /v1/workloads``, or the flat body of v0.1.
 
         Raises
         ------
         InvalidValueError
-            For a body that makes no sense.
+            For an invalid body.
         TestbedError
             If no pool has room, or the machine refuses.
         """
@@ -128,7 +128,7 @@ class PoolManager:
         Raises
         ------
         SlomoError
-            As `admit`.
+            The errors of `admit`.
         """
         with self._lock:
             old = self.workload(identifier)
@@ -157,7 +157,7 @@ class PoolManager:
         return gone
 
     def close(self) -> None:
-        """Give the machine back the settings that it had before."""
+        """Restore the machine's settings from before the first admission."""
         with self._lock:
             if self._receipt is not None and self._backend is not None:
                 undo(self._receipt, self._backend)
@@ -214,10 +214,10 @@ class PoolManager:
     def hospitality(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return how well a new workload would run here: a score of 0 to 100 per cache, and its basis.
 
-        It is based on predictions if an estimator knows the `nf` of the workload and of all residents: 100 x predicted
-        over solo throughput, or 0 if a promise (`slo_share`) of any of them would break. Otherwise it is RMD's score
-        from free ways. RMD's clients read `score`; `basis` names the method, and `why` or the shares give the reason.
-        Raises InvalidValueError for an invalid body.
+        If the estimator knows the `nf` of the new workload and of all admitted ones, the score is 100 x predicted over
+        solo throughput, or 0 if the promise (`slo_share`) of any of these workloads would break. Otherwise it is RMD's
+        score from free ways. RMD's clients read `score`; `basis` names the method, and `why` or the shares give the
+        reason. Raises InvalidValueError for an invalid body.
         """
         members = {} if data.get("core_ids") or data.get("task_ids") else {"core_ids": ["0"]}
         request = parse_request({**data, **members}, self.configuration)
@@ -257,7 +257,7 @@ class PoolManager:
         settings = [workload.setting(key) for key, workload in workloads.items()]
         busy = {core for setting in settings for core in setting.cores}
         rest = None
-        if self._sets_the_rest:  # the root group is the system's, as Intel's RMD has it
+        if self._sets_the_rest:  # the root group is the operating system's group, as in Intel's RMD
             rest = rest_mask(self.layout, [workload.mask for workload in workloads.values()], self.cache_ways)
         reserved = (
             ("system", self.configuration.system if rest is None else None, self.layout.system),

@@ -1,4 +1,4 @@
-"""Requests to pools: RMD's bodies of ``/v1/workloads`` and ``/v1/hospitality``, including the flat ones of v0.1."""
+"""Requests to pools: RMD's bodies of ``/v1/workloads`` and ``/v1/hospitality``, including the flat bodies of v0.1."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.files.documents import convert
 from slomo.files.ranges import Name, Part, PositiveRate
 
-#: RMD writes numbers as texts.
+#: A number written as a text, as in RMD's requests.
 Number = Annotated[str, Meta(pattern=r"^[0-9]{1,9}$")]
 Limit = Annotated[int, Meta(ge=0, le=64)]
 
@@ -53,21 +53,21 @@ class RmdWorkload(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 @dataclass(frozen=True)
 class PoolRequest:
-    """What a workload asks of a pool: its limits of cache ways and memory bandwidth, and its cores or tasks."""
+    """A workload's request to a pool: limits of cache ways and memory bandwidth, and its cores or tasks."""
 
-    #: Cores or processes; the processes of a container are its tasks.
+    #: Cores, or tasks; the tasks of a container are its processes.
     core_ids: tuple[int, ...]
     task_ids: tuple[int, ...]
-    #: See `PoolRequest.pool`.
+    #: Largest and least number of ways; see `PoolRequest.pool`.
     max_ways: int
     min_ways: int
-    #: Whose values these are.
+    #: Policy from which the values were taken.
     policy: str | None = None
-    #: In `bandwidth_unit`.
+    #: Memory bandwidth in `bandwidth_unit`.
     memory_bandwidth: float | None = None
-    #: Unit by the configuration's mode; one of 'percent', 'MB/s'.
+    #: Unit, 'percent' or 'MB/s', as the configuration's `mba_mode` determines.
     bandwidth_unit: str = "percent"
-    #: Network function that runs, for predictions (slomo's addition to RMD).
+    #: Network function of the workload, for predictions (slomo's addition to RMD).
     nf: str | None = None
     #: Promised share of its solo throughput, 0 to 1 (slomo's addition to RMD).
     slo_share: float | None = None
@@ -102,8 +102,8 @@ class PoolRequest:
 def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> PoolRequest:
     """Check the body of an RMD request and convert it.
 
-    Raises ConfigurationError for unknown fields and values out of range; InvalidValueError for invalid members, or ways
-    that fit no pool; UnknownNameError for an unknown policy.
+    Raises ConfigurationError for unknown fields and values out of range; InvalidValueError for invalid cores or tasks,
+    or numbers of ways that fit no pool; UnknownNameError for an unknown policy.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Assign cache ways to a pool's workloads: exclusive blocks, burstable parts, or a common part.
 
-Rules of Intel's Resource Management Daemon: guaranteed ways are adjacent and exclusive; burstable workloads divide the
-best-effort pool or, without shrinking, take its largest free block; a limited number share the rest.
+The rules are those of Intel's Resource Management Daemon. Guaranteed ways are adjacent and exclusive. Burstable
+workloads divide the besteffort pool or, if shrinking is off, take its largest free block. A limited number of workloads
+share the shared pool.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,7 @@ def placed(
 
 
 def _beside(layout: PoolLayout, bursting: Mapping[str, PoolWorkload]) -> dict[str, int] | None:
-    """Return ways that shrink no present workload; a new one gets the largest free block within its limits."""
+    """Return burstable workloads' ways without shrinking any; a new one gets the largest free block it may have."""
     masks = {key: workload.mask for key, workload in bursting.items() if workload.mask}
     for key, workload in bursting.items():
         if workload.mask:

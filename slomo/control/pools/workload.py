@@ -19,9 +19,9 @@ class PoolWorkload:
     #: Identifier and name, as in RMD.
     identifier: str
     uuid: str
-    #: The request, with the policy's values.
+    #: The request, completed by the policy's values.
     request: PoolRequest
-    #: Its cache ways; 0 before they are given.
+    #: Mask of the workload's cache ways; 0 before they are assigned.
     mask: int = 0
 
     @property

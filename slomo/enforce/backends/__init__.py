@@ -1,1 +1,1 @@
-"""Backends: each reads and writes one kind of machine setting; `registry` finds them by name."""
+"""Backends, each of which reads and writes one kind of machine setting; `registry` finds a backend by name."""

@@ -1,6 +1,7 @@
 """Set the packet buffers of a running NF through its control socket (Click's ControlSocket, also in FastClick).
 
-ResQ (NSDI'18, section 4.3) sizes them so that all fit into the DDIO ways. Knob: ``buffers:HOST:PORT/HANDLER``.
+ResQ (NSDI'18, section 4.3) chooses the number of buffers such that all of them fit into the DDIO ways. Knob:
+``buffers:HOST:PORT/HANDLER``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ class BuffersBackend(Backend):
     name = "buffers"
 
     def available(self) -> tuple[bool, str]:
-        """Return True; whether an NF can be set is checked for each NF."""
+        """Return True, since each NF's control socket is checked only when a plan names it."""
         return True, "Click control sockets"
 
     def place(self) -> str:
@@ -66,13 +67,13 @@ class BuffersBackend(Backend):
                 return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Set the handler. Raises TestbedError if the NF refuses; VanishedError if no NF listens."""
+        """Set the handler's value. Raises TestbedError if the NF refuses; VanishedError if no NF listens."""
         port, host, handler = _split(knob.partition(":")[2])
         with closing(ControlSocket(port, host)) as click:
             click.write(handler, str(value))
 
     def knobs(self) -> Iterator[str]:
-        """Return no names, since this backend cannot know which NFs run."""
+        """Yield no names, since this backend cannot know which NFs run."""
         return iter(())
 
 

@@ -1,7 +1,7 @@
 """Set CPUs, memory node, weights and quotas through control groups, version 1 and 2.
 
-The knobs are those of `slomo.host.cgroup`. NFVnice's (SIGCOMM'17) ratios become v1 ``cpu.shares`` (1024 is 1) or v2
-``cpu.weight`` (100 is 1).
+The knobs are those of `slomo.host.cgroup`. A CPU weight of 1 becomes ``cpu.shares`` 1024 in version 1 and
+``cpu.weight`` 100 in version 2.
 """
 
 import os
@@ -23,7 +23,7 @@ _LEAST_QUOTA_US = 1000
 
 
 class CgroupBackend(CgroupKnobs, Backend):
-    """Makes and sets control groups as a plan says; see `CgroupKnobs` for the parameters.
+    """Makes control groups and sets their files as a plan requires; see `CgroupKnobs` for the parameters.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class CgroupBackend(CgroupKnobs, Backend):
     acts_on_processes = True
 
     def available(self) -> tuple[bool, str]:
-        """Return whether control groups can set CPUs here, and the reason if not."""
+        """Return whether control groups can set CPUs on this host, and the reason if not."""
         if self.version == 2:
             there = set(self.text("cgroup.controllers").split()) & {"cpu", "cpuset"}
         else:
@@ -47,7 +47,7 @@ class CgroupBackend(CgroupKnobs, Backend):
         return True, f"version {self.version}, controllers {', '.join(sorted(there))}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the values to write: make the plan's groups, set their files, move processes into them.
+        """Return the settings to write, in order: the plan's groups, their files, then the processes in them.
 
         Raises TestbedError for a controller, CPU or memory node that this host does not have.
         """
@@ -84,7 +84,7 @@ class CgroupBackend(CgroupKnobs, Backend):
         wishes: list[Wish] = []
         for made in (f"{base}{PARENT}", folder):
             wishes.append(Wish(f"group:{made}", PRESENT))
-            if self.version == 1 and controller == "cpuset":  # empty until they are set, so no process may enter
+            if self.version == 1 and controller == "cpuset":  # empty at first; no process may enter before they are set
                 names = sorted({"cpuset.cpus", "cpuset.mems"} - (mine if made == folder else set()))
                 texts = {name: self.read(f"file:{made}/{name}") or self.text(f"{base}{name}") for name in names}
                 wishes += [Wish(f"file:{made}/{name}", text) for name, text in texts.items()]
@@ -138,7 +138,7 @@ class CgroupBackend(CgroupKnobs, Backend):
                 yield from (f"file:{name}/{file}" for file in files if (folder / file).exists())
 
     def _require_tenants(self, folder: str, tenant: TenantSetting) -> None:
-        """Raise an error unless a group exists and contains no process on which the machine depends."""
+        """Raise an error if a group does not exist or contains a process on which the machine depends."""
         path = self.path(folder)
         if not path.is_dir():
             raise TestbedError(f"no control group '{folder}' below '{self.root}'", hint="name one that is there")

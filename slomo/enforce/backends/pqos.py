@@ -1,6 +1,6 @@
-"""Set cache ways and memory bandwidth through Intel's ``pqos``, in classes of service that nobody uses.
+"""Set cache ways and memory bandwidth through Intel's ``pqos``, in classes of service that no core uses.
 
-For hosts without resctrl.
+This backend is for hosts without resctrl.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ class PqosBackend(PqosKnobs, Backend):
     """
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the values to write: the settings of the classes of service, then the cores in each class.
+        """Return the settings to write, in order: those of the classes of service, then each core's class.
 
-        Raises TestbedError for too few free classes, missing cores, or a unit that pqos does not support.
+        Raises TestbedError if there are too few free classes, a core is missing, or pqos does not support a unit.
         """
         state = self.state()
         by_settings: dict[tuple[tuple[str, str], ...], list[int]] = {}
@@ -60,7 +60,7 @@ class PqosBackend(PqosKnobs, Backend):
     def _numbers(
         self, state: PqosState, tenants_numbered: dict[tuple[tuple[str, str], ...], list[int]]
     ) -> dict[tuple[tuple[str, str], ...], int]:
-        """Return a class of service for each tenant: one that only its cores use, else an unused one."""
+        """Return a class of service for each tenant: the class that only its cores use, or else an unused class."""
         numbers: dict[tuple[tuple[str, str], ...], int] = {}
         taken = {0, *state.class_of.values()}
         for settings, cores in tenants_numbered.items():

@@ -1,8 +1,8 @@
 """Set cache classes on a Kubernetes node through goresctrl's class files and pod annotations.
 
-containerd and CRI-O own the tree and remove unknown groups at every start, so slomo writes the files that they and
-koordlet read. Knobs: ``file:NAME`` below a folder. Formats: goresctrl (cmd/rdt/sample-conf.yaml, pkg/rdt/kubernetes.go)
-and Koordinator's NodeSLO (resctrlQOS).
+containerd and CRI-O own the resctrl tree and remove unknown groups at every start. slomo therefore writes the files
+that they and koordlet read. Knobs: ``file:NAME`` below a folder. Formats: goresctrl (cmd/rdt/sample-conf.yaml,
+pkg/rdt/kubernetes.go) and Koordinator's NodeSLO (resctrlQOS).
 """
 
 import json
@@ -33,9 +33,9 @@ _PARTITION = "slomo"
 class RdtClassBackend(Backend):
     """Writes files of cache classes and pod annotations for the container runtime that manages resctrl.
 
-    `folder`: where the files go; point the container engine's ``rdt_config_file`` at `CLASSES_FILE` in it. `ways`: ways
-    of the last-level cache, for percentages; by default those that this machine's resctrl states, or, where none is
-    mounted, up to the highest way that the plan names, so that best-effort pods never get a guaranteed way.
+    `folder`: folder of the files; set the container engine's ``rdt_config_file`` to `CLASSES_FILE` in it. `ways`:
+    number of LLC ways, for percentages; by default the number in this machine's resctrl. If resctrl is not mounted, it
+    is the highest way that the plan names, so that best-effort pods never get a guaranteed way.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class RdtClassBackend(Backend):
         self.folder, self.ways = Path(folder or cache_directory() / "rdt"), ways
 
     def available(self) -> tuple[bool, str]:
-        """Return whether the folder for the files can be written."""
+        """Return whether the folder of the files can be written, and the reason if not."""
         near = self.folder if self.folder.exists() else self.folder.parent
         while not near.exists() and near != near.parent:
             near = near.parent
@@ -57,7 +57,7 @@ class RdtClassBackend(Backend):
         return able, f"files in '{self.folder}'" if able else f"'{self.folder}' cannot be written"
 
     def place(self) -> str:
-        """Return the folder of the files, which survive a reboot."""
+        """Return the folder of the files; the boot is not part of it, since files survive a reboot."""
         return str(self.folder)
 
     def lock(self) -> AbstractContextManager[object]:
@@ -97,7 +97,7 @@ class RdtClassBackend(Backend):
     def write(self, knob: str, value: str | None) -> None:
         """Replace a file atomically, or remove it.
 
-        Raises TestbedError for a file that is not this backend's; StoreError if it cannot be written.
+        Raises TestbedError if the file is not one of this backend's; StoreError if it cannot be written.
         """
         path = self._path(knob)
         if value is None:
@@ -121,7 +121,7 @@ def _highest_way(tenants: list[TenantSetting]) -> int:
 
 
 def _ways_of_this_machine() -> int | None:
-    """Return how many ways resctrl can allocate here; None where it is not mounted."""
+    """Return the number of ways that resctrl can allocate on this machine; None if it is not mounted."""
     tree = ResctrlTree()
     return read_facts(tree).full_mask.bit_count() if tree.can_allocate else None
 

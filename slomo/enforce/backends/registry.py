@@ -1,4 +1,4 @@
-"""Find backends (ways to set a machine) by name; several names joined by a plus act as one backend."""
+"""Find backends by name; several names joined by a plus sign act as one backend."""
 
 from collections.abc import Iterable
 
@@ -18,19 +18,19 @@ _BACKENDS = {
 
 
 def load_backend(name: str = "auto") -> Backend:
-    """Return the backend of a given name on this host.
+    """Return the backend with a given name.
 
     Parameters
     ----------
     name : str
-        A name, several joined by ``+``, or ``"auto"``: resctrl where it works, else pqos, else cgroup.
+        A name, several joined by ``+``, or ``"auto"``: the first of resctrl, pqos and cgroup that works on this host.
 
     Raises
     ------
     UnknownNameError
-        For a name there is not.
+        For an unknown name.
     TestbedError
-        If none works here, with every reason.
+        If none works on this host; the message has every reason.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def _load(name: str) -> Backend:
 
 
 def first_that_works(names: Iterable[str]) -> Backend:
-    """Return the first of several backends that works here. Raises TestbedError, with every reason, if none does."""
+    """Return the first of several backends that works on this host; TestbedError, with all reasons, if none does."""
     reasons = []
     for name in names:
         backend = _load(name)

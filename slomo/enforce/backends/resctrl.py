@@ -1,6 +1,6 @@
 """Set cache ways and memory bandwidth through the kernel's resctrl tree, on a host where slomo owns the tree.
 
-Tenants with equal settings share a class, as classes are few; the knobs are those of `slomo.host.resctrl_knobs`.
+Tenants with equal settings share a class, since classes are few. The knobs are those of `slomo.host.resctrl_knobs`.
 """
 
 import re
@@ -25,9 +25,9 @@ _Settings = tuple[tuple[str, str], ...]
 class ResctrlBackend(ResctrlKnobs, Backend):
     """Sets cache ways, memory bandwidth and members of resctrl groups.
 
-    `tree`: tree; the kernel's own if not given. `configuration`: where container engines keep their configuration.
-    `prefix`: of the groups made. Empty: a tenant's group has the tenant's name (pqos sees groups named COS1, COS2,
-    ...).
+    `tree`: resctrl tree; by default the kernel's. `configuration`: folder in which container engines keep their
+    configuration. `prefix`: prefix of the names of new groups; if it is empty, a tenant's group has the tenant's name
+    (pqos recognises groups named COS1, COS2, ...).
 
     Examples
     --------
@@ -50,7 +50,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
             return False, f"{problem.message} ({problem.hint})"
         return True, f"{facts.full_mask.bit_count()} ways, {facts.classes} classes, memory bandwidth in {facts.unit}"
 
-    #: the root group is a knob too: it keeps processes without a class off others' ways
+    #: The root group is set too: its mask keeps processes without a class off other groups' ways.
     sets_the_rest = True
 
     def foreign_masks(self) -> dict[str, int]:
@@ -69,9 +69,9 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         return isinstance(self.tree.files, KernelFiles)
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return the values to write: groups, then their settings and members, then the DDIO ways.
+        """Return the settings to write, in order: groups, their settings and members, then the DDIO ways.
 
-        Raises TestbedError for a setting that the tree does not support, or more classes than it has.
+        Raises TestbedError if the tree does not support a setting or has too few classes.
         """
         facts = read_facts(self.tree)
         classes = self._classes(plan, facts)
@@ -94,7 +94,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         wishes += self._device(plan, facts)
         rest, grows = self._rest(plan, facts)
         modes = self._modes(plan, classes)
-        # the root group gives up ways before a class gets them exclusively, and regains them after the class is removed
+        # the root group loses ways before a class gets them exclusively, and gets them back after the class is removed
         wishes = [*wishes, *modes, *rest] if grows else [*rest, *wishes, *modes]
         if not grows and not self._room(facts, fresh, len(stale)):
             return tuple(wishes)
@@ -102,7 +102,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         return (*(Wish(knob, None, give_back=True) for knob in own if knob not in wished), *wishes)
 
     def _rest(self, plan: EnforcementPlan, facts: ResctrlFacts) -> tuple[list[Wish], bool]:
-        """Return the values to write for the root group's new mask, and whether the mask gains ways."""
+        """Return the settings to write for the root group's new mask, and whether the mask gains ways."""
         if plan.rest_way_mask is None:
             return [], False
         resources = [name for name in facts.resources if name.startswith("L3")]
@@ -115,7 +115,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         return wishes, any(plan.rest_way_mask & ~mask for mask in now)
 
     def _modes(self, plan: EnforcementPlan, classes: dict[str, tuple[_Settings, list[TenantSetting]]]) -> list[Wish]:
-        """Return the values that make groups exclusive, where no device fills their ways."""
+        """Return the settings to write that make groups exclusive if no device fills their ways."""
         if plan.rest_way_mask is None or not self.tree.exists("mode"):
             return []
         cache = "info/L3CODE" if self.tree.exists("info/L3CODE") else "info/L3"
@@ -135,14 +135,14 @@ class ResctrlBackend(ResctrlKnobs, Backend):
                 by_settings.setdefault(settings, []).append(tenant)
         classes: dict[str, tuple[_Settings, list[TenantSetting]]] = {}
         for settings, members in by_settings.items():
-            name = self._prefix + class_name(members[0])  # the same while the first of its tenants is
+            name = self._prefix + class_name(members[0])  # the name stays while the first tenant stays
             classes[name if name not in classes else f"{name}-{len(classes)}"] = (settings, members)
         return classes
 
     def _room(self, facts: ResctrlFacts, fresh: list[str], stale: int) -> bool:
-        """Return whether old groups must be removed first to make room.
+        """Return whether old groups must be removed before new groups are made.
 
-        Raises an error if there is no room even then.
+        Raises an error if the machine has too few classes even then.
         """
         there = len(self.tree.control_groups())
         if there + len(fresh) - stale > facts.classes:
@@ -173,7 +173,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
 
 
 def require_ours(configuration: Path = Path("/etc")) -> None:
-    """Raise an error if containerd or CRI-O owns the tree, since they remove groups that they do not know.
+    """Raise an error if containerd or CRI-O owns the tree, since these remove unknown groups.
 
     The TestbedError names the configuration file.
     """

@@ -56,9 +56,9 @@ class SchedulerBackend(Backend):
         return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return policy and CPUs for every present thread.
+        """Return the policy and CPUs to set for every thread of the tenants' processes.
 
-        Raises VanishedError if the process has ended.
+        Raises VanishedError if a process has ended.
         """
         return tuple(
             wish for tenant in plan.tenants for pid in tenant.process_ids for wish in self._process(tenant, pid)
@@ -113,6 +113,6 @@ class SchedulerBackend(Backend):
             ) from None
 
     def knobs(self) -> Iterator[str]:
-        """Return the names of the settings of this process's own threads."""
+        """Yield the names of the settings of this process's own threads."""
         for name in sorted(os.listdir("/proc/self/task")):
             yield from (f"cpus:{name}", f"policy:{name}")

@@ -1,4 +1,4 @@
-"""A simulated server whose settings a plan can change; they affect the next simulation.
+"""A simulated server whose settings a plan can change; changes take effect in the next simulation.
 
 Knobs: ``ways:T``, ``bandwidth:T``, ``core:T``, ``node:T``, ``buffers:T`` of each tenant T, and ``device-ways``.
 """
@@ -26,11 +26,11 @@ FIELDS = ("ways", "bandwidth", "core", "node", "buffers")
 class Occupant:
     """A network function that runs on a simulated server."""
 
-    #: Unique on the server.
+    #: Name, unique on the server.
     name: str
-    #: Running tenants.
+    #: The network function, its settings and its traffic.
     workload: Workload
-    #: Its description; the shipped one of that name if not given.
+    #: Description of the network function; by default the shipped one of that name.
     network_function: NetworkFunction | None = None
 
 
@@ -42,9 +42,9 @@ class SimulatedServer:
     machine : Machine
         The simulated server.
     occupants : sequence of Occupant
-        Tenants, on the cores from the NIC's socket on.
+        Tenants, placed in order on free cores, on the NIC's socket first.
     scale, accesses : int
-        Fidelity of the simulator.
+        Settings of the simulator; see `slomo.simulator.engine.simulate`.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class SimulatedServer:
             self.add(occupant)
 
     def add(self, occupant: Occupant, core: int | None = None) -> None:
-        """Start a tenant, by default on the first free core of the NIC's socket.
+        """Start a tenant, by default on the first free core; the cores of the NIC's socket are tried first.
 
         Raises InvalidValueError if no core is free.
         """
@@ -118,7 +118,7 @@ class SimulatedServer:
 
 
 class Knobbed(Protocol):
-    """A simulated machine with settings (knobs) that can be read and written."""
+    """Interface of a simulated machine whose settings (knobs) can be read and written."""
 
     machine: Machine
     knobs: dict[str, str | None]
@@ -180,9 +180,9 @@ class SimulatedBackend(SimulatedKnobs, Backend):
         self.server = server
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the values that a plan asks for, for every tenant's settings.
+        """Return the values that a plan requires of every tenant's settings.
 
-        Raises TestbedError for an unknown tenant, or a setting that the machine does not support.
+        Raises TestbedError for an unknown tenant or a setting that the machine does not support.
         """
         wishes = [wish for tenant in plan.tenants for wish in self._tenant(tenant)]
         if plan.device_way_mask is not None:

@@ -1,4 +1,4 @@
-"""Simulated shared cores whose CPU weights can be set; weights affect the next simulation.
+"""Simulated shared cores whose CPU weights can be set; weights take effect in the next simulation.
 
 Knobs: ``weight:S`` of each stage S, as ``cpu.shares`` of control groups (version 1).
 """
@@ -23,7 +23,7 @@ from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES, ChainSyst
 class SimulatedCores:
     r"""Chains of NFs on simulated shared cores, and the CPU weights in force.
 
-    `system`: stages and chains. `duration_ms`: simulated time of one observation [ms]; half as much is simulated before
+    `system`: stages and chains. `duration_ms`: simulated time of one observation [ms]; half as much warm-up precedes
     it.
 
     Examples
@@ -69,9 +69,9 @@ class SimulatedCoresBackend(SimulatedKnobs, Backend):
         return f"simulated cores of {self.cores.machine.name}"
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
-        """Return the weight that the plan asks for, for every stage.
+        """Return the weight that the plan requires for every stage.
 
-        Raises TestbedError for an unknown stage, or any other setting.
+        Raises TestbedError for an unknown stage or a setting other than a CPU weight.
         """
         return tuple(self._wish(tenant) for tenant in plan.tenants)
 

@@ -12,7 +12,7 @@ from slomo.host.knobs import Knobs, Wish
 
 
 class Together(Backend):
-    """Several backends in the order in which they act; a setting's name begins with the name of its backend.
+    """Several backends, which write their settings in this order; a setting's name begins with its backend's name.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Together(Backend):
         return not refused, "; ".join(refused or [f"{name}: {why}" for name, _, why in answers])
 
     def place(self) -> str:
-        """Return a text that says where each backend acts: on which machine since which boot, or in which folder."""
+        """Return a text that names where each backend writes its settings: machine and boot, or a folder."""
         return "; ".join(backend.place() for backend in self._backends.values())
 
     def lock(self) -> AbstractContextManager[object]:
@@ -65,9 +65,9 @@ class Together(Backend):
         return self._backends[name], rest
 
     def followed(self, knob: str, others: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Return which other settings also decide this one, as a CPU set decides the CPUs of its member processes.
+        """Return the other settings that also determine this one, as a CPU set determines its processes' CPUs.
 
-        The CPUs of a thread change with the CPU set of its process and with the CPUs of that set.
+        The CPUs of a thread depend on the CPU set of its process and on the CPUs of that set.
         """
         kind, _, thread = knob.partition(":")
         members = [name for name in others if kind == "cpus" and name.startswith("member:cpuset:")]
@@ -75,7 +75,7 @@ class Together(Backend):
         return (*mine, *(file for name in mine if (file := f"file:{others[name]}/cpuset.cpus") in others))
 
     def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
-        """Return the values that all backends shall write, in order."""
+        """Return the settings that all backends shall write, in order."""
         return tuple(
             replace(wish, knob=f"{name}|{wish.knob}")
             for name, backend in self._backends.items()

@@ -87,7 +87,7 @@ def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | 
 
 
 def _affordable_mib() -> float:
-    """Return the memory a measurement may use [MiB]: a quarter of the free memory or, if smaller, of the cgroup's limit."""
+    """Return the memory a measurement may use [MiB]: a quarter of free memory, or of the cgroup's limit if less."""
     limits = [math.inf]
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

@@ -159,7 +159,7 @@ class DriftWatch:
 
 
 def drift_limit(settings: HostSettings, scatter: float) -> float:
-    """Return the tolerated relative change of speed: the setting or, if larger, a multiple of the sentinel's scatter.
+    """Return the tolerated relative change of speed: the setting or, if larger, several times the sentinel's scatter.
 
     Examples
     --------
