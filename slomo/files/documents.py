@@ -1,8 +1,8 @@
-"""Read documents (YAML, JSON, TOML) as typed values; an error names file, line, field and what is allowed.
+"""Read documents (YAML, JSON, TOML) as typed values; an error names file, line, field and the allowed values.
 
-JSON is tried before YAML, as its parser is faster. YAML is read by libyaml's safe subset, and the size of its aliases
-is checked before they are expanded. Depth, digits and number of fields are limited; a repeated key and a non-finite
-number are refused with their position. Then msgspec makes the value, with the types and ranges of its class.
+JSON is tried before YAML, since its parser is faster. YAML is read by libyaml's safe subset, and the size of aliases is
+checked before they are expanded. Depth, digits and number of fields are limited; a repeated key and a non-finite number
+are refused with their position. msgspec then makes the value and checks the types and ranges of its class.
 """
 
 import re
@@ -46,15 +46,15 @@ class Document:
     slomo.errors.ConfigurationError: cores.yaml:2: field '1': got 'many', needed a whole number
     """
 
-    #: The value.
+    #: The content.
     data: Any
-    #: File, for messages.
+    #: Name of the file, for error messages.
     name: str
     find_lines: Callable[[], Mapping[Position, int]]
 
     @cached_property
     def lines(self) -> Mapping[Position, int]:
-        """The line of the text on which each field is."""
+        """Line number of each field."""
         return self.find_lines()
 
     def to(self, kind: type[T], hint: str | None = None) -> T:
@@ -62,7 +62,7 @@ class Document:
         return convert(self.data, kind, self.name, hint, lambda: self.lines)
 
     def table(self, hint: str | None = None) -> dict[str, Any]:
-        """Return the data, which must be one mapping. Raises ConfigurationError for a list, a text, or nothing."""
+        """Return the data, which must be a mapping. Raises ConfigurationError for a list, a text or no content."""
         if not isinstance(self.data, dict):
             raise ConfigurationError(f"{self.name}:1: {_whole(self.data)}, needed a mapping of fields", hint=hint)
         return self.data
@@ -73,8 +73,8 @@ def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int
 
     ``.toml`` is read as TOML, everything else as JSON or YAML. `kind`: a dataclass, a msgspec structure, or a plain
     type such as ``dict[str, float]``. Ranges are those of its annotations (`slomo.files.ranges`); ``schema_version``
-    must be that of the class's module. `hint`: one action for the author of the file. `limit`: most bytes read. Raises
-    ConfigurationError, with line, field, what it says and what is needed.
+    must be that of the class's module. `hint`: advice for the author of the file. `limit`: largest size of the file
+    [bytes]. Raises ConfigurationError, with line, field, value and allowed values.
     """
     return parse(read_text(path, limit, hint), str(path), hint).to(kind, hint)
 
@@ -141,14 +141,14 @@ def convert(
 
 
 def _checked_depth(data: Any, name: str) -> Any:
-    """Raise an error for data nested deeper than the limit."""
+    """Return the data; raise an error if it is nested deeper than the limit."""
     level = [data]
     for _ in range(MOST_LEVELS):
         level = [
             part
             for each in level
             for part in (each.values() if isinstance(each, dict) else each)
-            if isinstance(part, (dict, list))  # the faster form: every field of a document is looked at
+            if isinstance(part, (dict, list))  # the faster form, since this visits every field of a document
         ]
         if not level:
             return data
@@ -156,8 +156,8 @@ def _checked_depth(data: Any, name: str) -> Any:
 
 
 def parse_toml(text: str, name: str, hint: str | None = None) -> dict[str, Any]:
-    """Parse TOML, whatever the file's name; raises as :func:`parse`."""
-    import tomllib  # few files are TOML
+    """Parse TOML, whatever the file's name; raises the errors of :func:`parse`."""
+    import tomllib  # imported here, since few files are TOML
 
     try:
         table: dict[str, Any] = _checked_depth(tomllib.loads(text, parse_float=finite_number), name)
@@ -259,9 +259,9 @@ def _unknown_field(key: object, position: Position) -> msgspec.ValidationError:
 
 
 def _place(problem: str, data: Any, kind: Any) -> Position:
-    """Return where in the document the field is that msgspec refuses.
+    """Return the position of the field that msgspec refuses.
 
-    msgspec writes ``[...]`` for an entry of a mapping; the entry is found by bisecting the mapping.
+    msgspec writes ``[...]`` for an entry of a mapping without naming it; bisecting the mapping finds the entry.
     """
     place = problem.partition(" - at `")[2].rstrip("`")
     place += "[...]" if place.startswith("key`") else ""
@@ -328,7 +328,7 @@ def _child(info: Any, part: str | int) -> Any:
 
 
 def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | None]:
-    """Return msgspec's error in slomo's words."""
+    """Return msgspec's error in slomo's wording, with the field's position and description."""
     position = _place(problem, data, kind)
     types = _types_at(kind, position)
     described = next((text for _, text in types if text), None)

@@ -1,7 +1,7 @@
 """Write files so that they survive a kill or a full disk: temporary file, fsync, rename, fsync of the folder.
 
-After a crash a reader finds either the old or the new content (the POSIX rename recipe; Pillai et al., OSDI'14, show
-the effect of omitting a step). Temporary files of killed writers are removed by the next writer in the folder.
+After a crash, a file has either its old or its new content. (Pillai et al., OSDI'14, show the effect of omitting one of
+the steps.) Temporary files of killed writers are removed by the next writer in the folder.
 """
 
 import fcntl
@@ -19,12 +19,12 @@ DRAFT = ".slomo-draft"
 
 
 def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object], mode: int = 0o666) -> Path:
-    """Write a file completely, or leave the old one unchanged.
+    """Write a file completely, or leave the old file unchanged.
 
-    Raises StoreError on a full disk, a read-only directory, or any other refusal; the old file is unchanged.
+    Raises StoreError on a full disk, a read-only directory or any other failure; the old file is then unchanged.
 
-    `content`: text (written as UTF-8), bytes, or what writes into an open file. The file's folder is made where it is
-    missing; `mode` holds within the umask.
+    `content`: text (written as UTF-8), bytes, or a function that writes to an open file. A missing folder is created.
+    `mode`: permissions of the file, restricted by the umask.
 
     Examples
     --------
@@ -45,9 +45,9 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
             else:
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
-            os.fchmod(file.fileno(), mode & ~_umask())  # on the disk, too, before it has its name
+            os.fchmod(file.fileno(), mode & ~_umask())  # synced to disk, too, before it gets its name
             os.fsync(file.fileno())
-            os.replace(draft, place)  # while it is held: no other writer sweeps it
+            os.replace(draft, place)  # while the lock is held, so that no other writer removes it
             draft = ""
         sync_folder(place.parent)
         _sweep(place.parent)
@@ -64,9 +64,9 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
 
 
 def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
-    """Overwrite a part of an existing file in place, and sync the file; this works even on a full disk.
+    """Overwrite a part of an existing file in place and sync the file; this works even on a full disk.
 
-    A kill may truncate it, which its reader must detect. Raises StoreError if the system refuses.
+    A kill may leave the part incomplete, which a reader must detect. Raises StoreError if writing fails.
     """
     try:
         with Path(path).open("r+b") as file:
@@ -83,7 +83,7 @@ def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
 def make_private(path: str | Path) -> None:
     """Create a file that only its owner can read, or restrict an existing one.
 
-    Raises OSError if it cannot be created.
+    Raises OSError if the file cannot be created.
     """
     Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -95,21 +95,21 @@ def make_private(path: str | Path) -> None:
 
 def _own_draft(place: Path) -> tuple[int, str]:
     """Return a new temporary file with a lock that ends with this process."""
-    import tempfile  # who only reads does without
+    import tempfile  # imported here, since only writers need it
 
     while True:
         handle, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=DRAFT)
         fcntl.flock(handle, fcntl.LOCK_EX)
         if os.path.exists(draft):
             return handle, draft
-        os.close(handle)  # another writer took it for one that was left, before it was held
+        os.close(handle)  # another writer removed it as a leftover before it was locked
 
 
 def _sweep(folder: Path) -> None:
     """Remove temporary files of writers that have ended."""
     for name in os.listdir(folder):
         if name.startswith(".") and name.endswith(DRAFT):
-            with suppress(OSError):  # held by a writer at work, or gone
+            with suppress(OSError):  # locked by a running writer, or already removed
                 handle = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -120,7 +120,7 @@ def _sweep(folder: Path) -> None:
 
 @contextmanager
 def turn_taking(folder: str | Path) -> Iterator[None]:
-    """Let one writer at a time write in a folder; the lock is released when its process ends.
+    """Let only one writer at a time write in a folder; the lock is released when the writer's process ends.
 
     Raises StoreError if the folder cannot be created or written to.
 

@@ -1,6 +1,6 @@
 """Parse JSON strictly: each key once, every number finite; and find the line of every field.
 
-The standard library's `json` reports syntax errors by line; its hooks refuse what else is wrong.
+The standard library's `json` reports syntax errors with their line; its hooks check keys and numbers.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 from slomo.errors import ConfigurationError
 
 Position = tuple[str | int, ...]
-#: Digits of a whole number: those of 64 bits.
+#: Largest number of digits of a whole number: that of 64-bit integers.
 MOST_DIGITS = 19
 #: Largest number in a document: results computed from larger ones would overflow.
 MOST = 1e60
@@ -33,7 +33,7 @@ class RefusedError(Exception):
 
 
 def parse_json(text: str | bytes, name: str, hint: str | None = None, most: float = MOST) -> Any:
-    """Parse JSON with unique keys and finite numbers; raises as :func:`parse`.
+    """Parse JSON with unique keys and finite numbers; raises the errors of :func:`slomo.files.documents.parse`.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def parse_json(text: str | bytes, name: str, hint: str | None = None, most: floa
             parse_constant=_refuse_number,
         )
         if isinstance(text, bytes) or "\\ud" in text.lower():
-            json.dumps(data, ensure_ascii=False).encode()  # half of a character can be neither shown nor stored
+            json.dumps(data, ensure_ascii=False).encode()  # an unpaired surrogate can be neither shown nor stored
         return data
     except UnicodeError:
         raise NotJsonError(f"{name}: is not JSON: holds half of a character", hint=hint) from None
@@ -74,7 +74,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def finite_number(digits: str, most: float = MOST) -> float:
-    """Convert digits to a number; refuses infinity, and numbers too large for any unit."""
+    """Convert digits to a number; refuse infinity and numbers too large for any unit."""
     value = float(digits)
     if not -most <= value <= most:
         needed = "finite numbers" if not math.isfinite(value) else f"at most {most:g}"

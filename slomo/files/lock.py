@@ -1,6 +1,6 @@
 """A lock file that names its holder and is released when that process dies.
 
-The kernel releases a `flock` when its process ends; the file is removed when the lock is released.
+The kernel releases a `flock` when the holder's process ends. The holder removes the file when it releases the lock.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ class LockHeldError(Exception):
     Attributes
     ----------
     holder : str
-        Process identifier of the holder; empty where it is not known.
+        Process identifier of the holder; empty if unknown.
     """
 
     def __init__(self, path: Path, holder: str) -> None:
@@ -29,7 +29,7 @@ class LockHeldError(Exception):
 class LockFile:
     r"""A lock that other processes see as a file at a path.
 
-    `path`: the lock file; it is there only while it is held. `mode`: permissions of the file.
+    `path`: the lock file, which exists only while the lock is held. `mode`: permissions of the file.
 
     Examples
     --------
@@ -51,18 +51,18 @@ class LockFile:
         return self._descriptor is not None
 
     def acquire(self, *, wait: bool = False) -> None:
-        """Take the lock, unless this object holds it already.
+        """Acquire the lock, unless this object already holds it.
 
-        `wait`: wait for the present holder, without time limit. Raises LockHeldError at once, without `wait`, if
-        another process or object holds it; OSError if the file cannot be opened.
+        `wait`: whether to wait for the present holder, without time limit. Without `wait`, raises LockHeldError if
+        another process or object holds the lock. Raises OSError if the file cannot be opened.
         """
         while self._descriptor is None:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self._mode)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_file(descriptor, self.path):  # else its holder removed it meanwhile: take the next one
+                if _is_file(descriptor, self.path):  # else the holder removed the file meanwhile: try again
                     self._descriptor = descriptor
-                    with suppress(OSError):  # a full disk: it is held, and does not say by whom
+                    with suppress(OSError):  # on a full disk, the lock is held but does not name its holder
                         os.ftruncate(descriptor, 0)
                         os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
             except BlockingIOError:
@@ -75,8 +75,8 @@ class LockFile:
         """Release the lock and remove its file, if it is held."""
         if self._descriptor is not None:
             with suppress(OSError):
-                self.path.unlink()  # while still held: who takes a file that is gone tries again
-            with suppress(OSError):  # what was done under the lock is done
+                self.path.unlink()  # while still held: a process that locks a removed file tries again
+            with suppress(OSError):  # an error here must not hide the result of the locked work
                 os.close(self._descriptor)
             self._descriptor = None
 
@@ -85,9 +85,9 @@ class LockFile:
 def held_alone(path: Path, what: str) -> Iterator[None]:
     """Hold a lock file during a `with` block.
 
-    Raises StoreError at once if another process or thread holds it, or if it cannot be made.
+    Raises StoreError at once if another process or thread holds the lock or its file cannot be made.
 
-    `what`: what it guards, for errors.
+    `what`: name of the guarded object, for error messages.
     """
     lock = LockFile(path)
     try:

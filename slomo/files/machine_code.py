@@ -1,4 +1,4 @@
-"""Let only one process compile what several need, and keep machine code on disk."""
+"""Let only one process compile a function that several processes need, and keep the machine code on disk."""
 
 import gc
 import logging
@@ -8,17 +8,17 @@ from typing import Any
 
 from slomo.files.lock import LockFile, LockHeldError
 
-#: How long a process waits for another that compiles the same function, before it compiles as well [s].
+#: Longest time that a process waits for another process that compiles the same function, before it compiles itself [s].
 PATIENCE_S = 300.0
 _LOOK_S = 0.05
 
 
 def in_turn(dispatcher: Any, digest: str) -> Any:
-    """Return a function that numba compiles and caches, made to wait for another process that compiles it now.
+    """Make a function that numba compiles and caches wait while another process compiles it; return the function.
 
-    The second process then reads the machine code of the first. Where the cache's folder cannot be written, or has
-    another shape, each compiles for itself. Stored machine code is valid while the source has this `digest`; numba by
-    itself compares only size and date of the function's own file.
+    The second process then reads the machine code of the first. If the cache's folder cannot be written or has an
+    unknown layout, each process compiles for itself. Stored machine code is valid while the source has this `digest`;
+    numba itself compares only size and date of the function's own file.
     """
     try:
         dispatcher._cache._cache_file._source_stamp = digest
@@ -37,7 +37,7 @@ def in_turn(dispatcher: Any, digest: str) -> Any:
             lock = LockFile(path)
             _take(lock)
             collects = gc.isenabled()
-            gc.disable()  # it would search the compiler's many small objects again and again, a fifth of the time
+            gc.disable()  # garbage collection of the compiler's many small objects would take a fifth of the time
             try:
                 return alone(signature)
             finally:

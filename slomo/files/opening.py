@@ -1,7 +1,7 @@
-"""Open files that may be hostile: regular files only, without blocking, up to a size limit.
+"""Open files from untrusted sources: regular files only, without blocking, up to a size limit.
 
-A FIFO would block, a device has no end, and a link in a shared folder may point anywhere (the kernel's
-`protected_symlinks`, Documentation/admin-guide/sysctl/fs.rst): each is refused.
+These are refused: a FIFO, which would block; a device, which has no end; and another user's link in a shared folder,
+which may point anywhere (as with the kernel's `protected_symlinks`, Documentation/admin-guide/sysctl/fs.rst).
 """
 
 import errno
@@ -58,7 +58,7 @@ def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
 def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> bytes:
     """Return the content of a regular file of at most `limit` bytes, checked against a digest if one is given.
 
-    Raises ConfigurationError as :func:`open_regular`, and if the file grows during reading or its digest differs;
+    Raises ConfigurationError as :func:`open_regular` does, and if the file grows during reading or its digest differs;
     StoreError if the disk fails.
 
     Examples
@@ -70,7 +70,7 @@ def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None =
     descriptor = open_regular(path, limit, hint)
     try:
         with os.fdopen(descriptor, "rb") as file:
-            parts, left = [], limit + 1  # in pieces: Python sets aside at once what may be read
+            parts, left = [], limit + 1  # read in pieces, since Python allocates the whole limit for a single read
             while left and (part := file.read(min(left, _PIECE_BYTES))):
                 parts.append(part)
                 left -= len(part)
@@ -85,7 +85,7 @@ def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None =
 
 
 def read_text(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> str:
-    """Return the text (UTF-8, with or without byte order mark) of a regular file; raises as :func:`read_bytes`."""
+    """Return the text (UTF-8, with or without byte order mark) of a regular file; errors as for :func:`read_bytes`."""
     try:
         return read_bytes(path, limit, hint, sha256).decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-#: Larger numbers of instances, runs or windows are taken for typing errors.
+#: Largest number of instances, runs or windows; larger numbers count as typing errors.
 MOST = 1_000_000
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 PositiveCount = Annotated[int, Meta(ge=1, le=MOST)]
@@ -19,7 +19,7 @@ Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Part = Annotated[float, Meta(gt=0.0, le=1.0)]
 Percent = Annotated[int, Meta(ge=1, le=100)]
 Seconds = Annotated[float, Meta(gt=0.0, le=1e9)]
-#: Packets, requests or bits per second in millions, or bytes in billions.
+#: A rate: packets, requests or bits per second in millions, or bytes per second in billions.
 Rate = Annotated[float, Meta(ge=0.0, le=1e6)]
 PositiveRate = Annotated[float, Meta(gt=0.0, le=1e6)]
 Name = Annotated[str, Meta(min_length=1, max_length=1000)]

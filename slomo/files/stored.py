@@ -19,9 +19,9 @@ _LEAVES = frozenset({float, int, str, bool, type(None)})
 class Stored:
     """Base class of values that can be written as mappings and read back.
 
-    A subclass declares what is written besides its fields: ``version=`` and ``kind=`` before them, ``derived=``
-    properties after them; ``readers=`` construct fields whose type cannot read itself. Unknown fields are ignored in
-    reading.
+    A subclass declares what is written in addition to its fields: ``version=`` and ``kind=`` before the fields,
+    ``derived=`` properties after them. ``readers=`` construct fields whose type has no reader of its own. Unknown
+    fields are ignored when reading.
 
     Examples
     --------
@@ -82,9 +82,9 @@ class Stored:
         return cls(**{n: readers[n](v) if n in readers else v for n, v in values.items() if v is not msgspec.UNSET})
 
     def check_ranges(self, who: str) -> dict[str, Any]:
-        """Return the plain fields as numbers of their types; InvalidValueError for one outside its annotated range.
+        """Return the plain fields converted to their types; InvalidValueError for one outside its annotated range.
 
-        `who`: names the value in the error.
+        `who`: name of the value in error messages.
         """
         kind: Any = type(self)
         try:
@@ -95,7 +95,7 @@ class Stored:
 
 
 def stored(value: Any) -> Any:
-    """Return a value as mappings, lists, texts and numbers, using each part's own stored form if it has one.
+    """Convert a value to mappings, lists, texts and numbers; a part with its own stored form is written in that form.
 
     Examples
     --------
@@ -150,6 +150,6 @@ def _reader(kind: Any) -> _Reader | None:
     if origin is tuple:
         return lambda values: tuple(one(each) for each in convert(values, list[Any], "list"))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        named = parts[0]  # keys are texts in JSON, whatever they were
+        named = parts[0]  # keys are texts in JSON, whatever their type
         return lambda values: {named(n): one(v) for n, v in convert(values, dict[str, Any], "mapping").items()}
     return lambda value: None if value is None else one(value)

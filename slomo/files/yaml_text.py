@@ -1,7 +1,7 @@
-"""Parse YAML safely, with a limit on the size that aliases may expand to.
+"""Parse YAML safely, with a limit on the size of expanded aliases.
 
-A few lines with nested aliases or merges can expand to billions of fields ("billion laughs"), so their events are
-counted first. A repeated key and a non-finite number are refused with their position.
+A few lines with nested aliases or merges can expand to billions of fields ("billion laughs"), so fields are counted
+before any are built. A repeated key and a non-finite number are refused with their position.
 """
 
 import math
@@ -10,19 +10,19 @@ from typing import Any
 from slomo.errors import ConfigurationError
 from slomo.files.json_text import MOST, MOST_DIGITS, Position
 
-#: Limits of a document's fields, expanded aliases included, and of its levels.
+#: Largest number of fields of a document, expanded aliases included, and of levels.
 MOST_FIELDS = 200_000
 MOST_LEVELS = 64
 _ALIASES = "write out what its aliases (*name) stand for"
-#: YAML's dates stay texts; its binaries, sets and objects are refused.
+#: YAML's dates are read as texts; its binaries, sets and objects are refused.
 _SCALARS = {"str", "int", "float", "bool", "null", "timestamp", "value"}
 
 
 class YamlText:
-    """A YAML text, of which the size is checked before anything is built."""
+    """A YAML text whose size is checked before any object is built."""
 
     def __init__(self, text: str, name: str, hint: str | None) -> None:
-        import yaml  # who reads JSON alone does without
+        import yaml  # imported here, since readers of JSON do not need it
 
         self._yaml, self._text, self._name, self._hint = yaml, text, name, hint
         self._loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

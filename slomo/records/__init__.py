@@ -1,5 +1,5 @@
-"""Measured data: runs, their summaries, where they come from, and datasets of them.
+"""Measured data: runs, summaries of repeated runs, their provenance, and datasets.
 
-In: `RunRecord`s of a testbed, or others' tables and recordings of Intel PCM. Out: a `ProfileDataset`, in memory or as a
-file. Begin at `run`, `measurement` and `dataset`; `importing/` and `pcm/` read what others wrote.
+In: `RunRecord`s of a testbed, or tables and Intel PCM recordings of others. Out: a `ProfileDataset`, in memory or as a
+file. Begin with `run`, `measurement` and `dataset`; `importing/` and `pcm/` read the files of other tools.
 """

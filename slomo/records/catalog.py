@@ -1,6 +1,7 @@
-"""The datasets that slomo contains: one directory each, with measurements, origin and a card.
+"""The datasets that ship with slomo: one directory each, with measurements, provenance and a card.
 
-The card follows datasheets for datasets (Gebru et al., CACM 2021): what was measured, how, and what it is not good for.
+The card follows datasheets for datasets (Gebru et al., CACM 2021): what was measured, how, and for what the data are
+unsuitable.
 """
 
 import difflib
@@ -15,13 +16,13 @@ from slomo.records.storage import CARD, MEASUREMENTS, load_dataset
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One dataset that slomo contains."""
+    """One dataset that ships with slomo."""
 
-    #: Name of its directory.
+    #: Name of the dataset's directory.
     name: str
-    #: The directory.
+    #: Path of the directory.
     path: Path
-    #: First sentence of its card; empty without a card.
+    #: First sentence of the dataset's card; empty without a card.
     summary: str
 
     def load(self) -> ProfileDataset:

@@ -1,7 +1,7 @@
 """A dataset: every measurement of a campaign in one table, with a description of how it was measured.
 
-SLOMO (SIGCOMM'20) section 4.1: the pairs (V, P) that train sensitivity models, and the core-level vectors of
-contentiousness profiles, are in one table with one row per measurement and target.
+One table holds SLOMO's (SIGCOMM'20, section 4.1) pairs (V, P), which train sensitivity models, and its contentiousness
+profiles, which are core-level vectors. It has one row per measurement and target.
 """
 
 import json
@@ -38,15 +38,15 @@ class ProfileDataset:
     Parameters
     ----------
     frame : DataFrame
-        One row per measurement and target; columns of `slomo.records.schema`. Vector columns left out
-        were not reported.
+        One row per measurement and target; columns of `slomo.records.schema`. Metrics of missing vector columns count
+        as not reported.
     environment : mapping, optional
-        What was measured where (`slomo.records.provenance`); JSON only.
+        Description of how and where it was measured (`slomo.records.provenance`); JSON values only.
 
     Raises
     ------
     ConfigurationError
-        Where the frame does not keep the schema.
+        If the frame does not follow the schema.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class ProfileDataset:
 
     @property
     def profiled_targets(self) -> tuple[str, ...]:
-        """Those :attr:`targets` that were profiled, not only measured in mixes."""
+        """Those :attr:`targets` that were profiled, in contrast to only measured in mixes."""
         full = self._frame[schema.OFFERED].isna()
         saturated = self._frame["nf"].isin(self._frame.loc[full, "nf"])
         listed = full | (~saturated & (self._frame[schema.PLAN] != Plan.MIX))
@@ -118,7 +118,7 @@ class ProfileDataset:
         Raises
         ------
         UnknownNameError
-            For a target, machine or plan that does not occur, with the nearest that does.
+            For a target, machine or plan that does not occur; the message names the most similar one that does.
         """
         keep = np.ones(len(self), dtype=bool)
         if target is not None:
@@ -147,19 +147,19 @@ class ProfileDataset:
         return self._with(self._frame[self._frame[schema.STABILITY] != Stability.UNCONVERGED])
 
     def vectors(self, prefix: str, names: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return the counters `prefix` of all rows as a frame; NaN if one was not reported.
+        """Return the metrics of vector `prefix` of all rows as a frame; NaN for metrics not reported.
 
         Parameters
         ----------
         prefix : {'competition', 'beside', 'own'}
             The competition alone, the competition beside the target, or the target itself.
         names : iterable of str, optional
-            Metrics in the order wanted; all that were reported by default.
+            Metrics in the wanted order; by default all that were reported.
 
         Raises
         ------
         MissingMetricError
-            For a metric no row reports.
+            For a metric that no row reports.
         """
         metrics = self.metric_names(prefix) if names is None else tuple(canonical_names([name])[0] for name in names)
         lacking = [
@@ -174,9 +174,9 @@ class ProfileDataset:
         return self._frame[[schema.metric_column(prefix, name) for name in metrics]].set_axis(list(metrics), axis=1)
 
     def metric_names(self, prefix: str) -> tuple[str, ...]:
-        """Return which counters `prefix` have values.
+        """Return the metrics of vector `prefix` that have values.
 
-        Zeros of solo rows count as measured only if there are no other rows.
+        Zeros in solo rows count as values only if the dataset has no other rows.
         """
         schema.metric_column(prefix, "IPC")
         contended = self._frame[self._frame[schema.COMPETITOR_COUNT] > 0]
@@ -189,7 +189,7 @@ class ProfileDataset:
         Raises
         ------
         UnknownNameError
-            Where the dataset has no such target.
+            If the dataset has no such target.
         """
         chosen = self.select(target=target)._frame
         return rows.workload_from_columns({str(name): value for name, value in chosen.iloc[0].items()})
@@ -200,7 +200,7 @@ class ProfileDataset:
 
     @cached_property
     def tenants(self) -> tuple[list[Workload], list[tuple[Workload, ...]]]:
-        """The target and the competitors of every row."""
+        """The targets, and the competitors, of all rows."""
         targets, keys = {key: self.workload(key) for key in self.targets}, self._frame[schema.TARGET]
         return [targets[str(key)] for key in keys], [self.competitors(row) for row in range(len(keys))]
 
@@ -210,15 +210,15 @@ class ProfileDataset:
         Raises
         ------
         MissingMetricError
-            Where the dataset has neither solo rows of it, nor a stated value, nor imported measurements.
+            If the dataset has neither solo rows of the target, nor a stated solo throughput, nor imported measurements.
         """
         return self._solo(target, machine)[0]
 
     def solo_source(self, target: str, machine: str | None = None) -> str:
         """Return the source of the solo throughput: ``measured``, ``stated`` or ``best measured``.
 
-        ``best measured`` is the highest throughput of an imported table that lacks solo runs; slowdowns are
-        then relative to it.
+        ``best measured`` is the highest throughput in an imported table without solo runs; slowdowns are then relative
+        to this throughput.
         """
         return self._solo(target, machine)[1]
 
@@ -244,14 +244,15 @@ class ProfileDataset:
     def merge(self, other: "ProfileDataset") -> "ProfileDataset":
         """Return the rows of both datasets; a measurement that is in both appears once.
 
-        Readings of two hosts' reporters are converted to the units of this dataset, by competitions that both probed
-        (`slomo.records.host_effect`); a run in both is taken from this dataset.
+        If the datasets hold readings of two hosts' reporters (probe programs), the other dataset's readings are
+        converted to this dataset's units, by competitions that both hosts probed (`slomo.records.host_effect`). A run
+        in both datasets is taken from this one.
 
         Raises
         ------
         IncompatibleMeasurementsError
-            Where the environments differ in what must agree, or one measurement has other numbers in the other dataset;
-            for probed hosts that share too few competitions, or whose reporters follow something else.
+            If the environments differ in fields that must agree, if a measurement has other numbers in the other
+            dataset, or if two probed hosts share too few competitions or their reporters' readings do not correspond.
         """
         mine, theirs = self._environment, other._environment
         if host_effect.calibration_of(mine) != host_effect.calibration_of(theirs) != "":
@@ -279,7 +280,7 @@ class ProfileDataset:
         for name, factor in effect.factors.items():
             columns = [schema.metric_column(prefix, name) for prefix in schema.PREFIXES]
             frame[columns] = frame[columns] * factor
-        if other._environment["settings"].get("interleaved"):  # throughput is a share of the host's own solo
+        if other._environment["settings"].get("interleaved"):  # throughput is relative to the host's solo throughput
             for target in set(self.targets) & set(other.targets):
                 ours, theirs = self.solo_mpps(target), other.solo_mpps(target)
                 rows = frame[schema.TARGET] == target
@@ -300,16 +301,16 @@ class ProfileDataset:
         *,
         plan: str | None = None,
     ) -> "ProfileDataset":
-        """Build a dataset of summarised measurements, one row each.
+        """Build a dataset with one row for each summarised measurement.
 
         Parameters
         ----------
         measurements : iterable of Measurement
-            All with a target.
+            Measurements, each with a target.
         environment : mapping, optional
-            Provenance that all share.
+            Provenance that all measurements share.
         plan : str, optional
-            Plan of the rows with competitors, where it is not to be told from these.
+            Plan of the rows with competitors; by default it follows from the competitors.
         """
         chosen = None if plan is None else Plan(plan)
         return cls._from_rows([rows.measurement_row(item, chosen) for item in measurements], environment)
@@ -322,10 +323,11 @@ class ProfileDataset:
         *,
         limit: float = 0.05,
     ) -> "ProfileDataset":
-        """Build a dataset of raw runs: repetitions are summarised, a mix gives one row per tenant.
+        """Build a dataset from raw runs: repeated runs are summarised, and a mix gives one row per tenant.
 
-        `records`: in any order; those of one co-location are its replicates. Runs without a target are left out.
-        `environment`: provenance that all share. `limit`: largest dispersion that still counts as stable.
+        `records`: runs in any order; runs of the same co-location are replicates. Runs without a target are left out.
+        `environment`: provenance that all runs share. `limit`: largest dispersion of replicates that still counts as
+        stable.
         """
         return cls._from_rows(rows.record_rows(records, limit=limit), environment)
 
@@ -336,27 +338,27 @@ class ProfileDataset:
         return cls(pd.DataFrame(listed).drop_duplicates(ignore_index=True), environment)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write to a parquet file (exact; the same bytes for the same dataset).
+        """Write the dataset to a parquet file, without rounding; equal datasets give equal bytes.
 
         Raises
         ------
         StoreError
-            Where the file cannot be written.
+            If the file cannot be written.
         """
         tables.write_parquet(Path(path), self._frame, self._environment)
 
     @classmethod
     def read_parquet(cls, path: str | Path) -> "ProfileDataset":
-        """Read a parquet file written by :meth:`to_parquet`. Raises ConfigurationError for anything else."""
+        """Read a parquet file written by :meth:`to_parquet`. Raises ConfigurationError for any other file."""
         return cls._checked(*tables.read_parquet(Path(path)))
 
     def to_csv(self, path: str | Path) -> None:
-        """Write to a CSV file (exact; other programs read it with ``comment='#'``); StoreError if that fails."""
+        """Write the dataset to a CSV file, without rounding; raise StoreError if that fails."""
         tables.write_csv(Path(path), self._frame, self._environment)
 
     @classmethod
     def read_csv(cls, path: str | Path) -> "ProfileDataset":
-        """Read a CSV file written by :meth:`to_csv`; ConfigurationError, with line and column, for anything else."""
+        """Read a CSV file written by :meth:`to_csv`; ConfigurationError, with line and column, for any other file."""
         return cls._checked(*tables.read_csv(Path(path)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -404,14 +406,14 @@ class ProfileDataset:
         return self._frame.copy()
 
     def plot(self, ax: "Axes | None" = None, *, target: str | None = None) -> "Axes":
-        """Draw a target's measured slowdown over its competitors' cache access rate and occupancy.
+        """Draw a target's measured slowdown over its competitors' cache access rate and over their cache occupancy.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             Where to draw; new axes by default.
         target : str, optional
-            Workload key or name; by default the first that was profiled.
+            Workload key or name; by default the first target that was profiled.
 
         Returns
         -------
@@ -421,7 +423,7 @@ class ProfileDataset:
         Raises
         ------
         MissingMetricError
-            Where the dataset does not report both metrics, or knows no solo throughput.
+            If the dataset lacks one of the two metrics or the target's solo throughput.
         """
         return drawn("surface", self, target or next(iter(self.profiled_targets), ""), ax)
 

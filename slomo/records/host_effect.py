@@ -1,8 +1,9 @@
 """Convert probe readings of several hosts to common units, by a factor per host and metric.
 
-Each host's reporters are calibrated for that host (`slomo.testbed.host.probe`), so their extra times beside the same
-competition differ. Competitions probed on all machines give the factor between them. Readings are converted to common
-units, and the dataset's environment keeps calibrations and factors. Throughput is not changed.
+Each host's reporters (probe programs) are calibrated for that host (`slomo.testbed.host.probe`), so that two hosts'
+readings beside the same competitors differ. Sets of competitors probed on all hosts give the factors between the hosts.
+Readings are converted to common units by these factors, and the dataset's environment keeps calibrations and factors.
+Throughput is not changed.
 """
 
 import hashlib
@@ -20,11 +21,12 @@ from slomo.vocabulary.metrics import FELT
 from slomo.vocabulary.vector import Floats, MetricVector
 from slomo.vocabulary.workload import canonical_json
 
-#: Least number of competitions that hosts must have probed in common.
+#: Least number of sets of competitors that all hosts must have probed.
 FEWEST = 4
-#: Relative distance from the common readings above which a host is refused, as its reporters measure something else.
+#: Relative distance from the common readings above which a host is refused, since its reporters then measure something
+#: else.
 MOST_MISFIT = 0.25
-#: Settings specific to one host.
+#: Settings that are specific to one host.
 OWN_SETTINGS = ("calibration", "reporters")
 HOSTS = "hosts"
 
@@ -35,12 +37,12 @@ class HostEffect:
 
     #: Factor of each reporter metric.
     factors: Mapping[str, float]
-    #: Remaining relative distance of its readings from the common ones.
+    #: Relative distance between the converted readings and the common readings.
     misfit: float
 
 
 def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, HostEffect]:
-    """Return each host's factors, from readings beside the same competitors.
+    """Return each host's factors, computed from all hosts' readings beside the same competitors.
 
     The common reading of a competition is the median over hosts; factors are fitted by least squares through zero, so
     that small readings count little.
@@ -59,7 +61,7 @@ def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[
 
 
 def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """Return a dataset's probe reading beside each set of competitors."""
+    """Return a dataset's mean probe readings beside each set of competitors."""
     felt = [name for name in names if name in FELT]
     pressed = frame[frame[schema.COMPETITOR_COUNT] > 0]
     columns = {schema.metric_column("competition", name): name for name in felt}
@@ -67,9 +69,10 @@ def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
 
 
 def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
-    """Return a host's factors, from competitors that a reference host has probed, too.
+    """Return a host's factors, computed from sets of competitors that a reference host has probed, too.
 
-    Raises IncompatibleMeasurementsError if these are too few, or one host's reporters measure something else.
+    Raises IncompatibleMeasurementsError if there are too few such sets, or if the two hosts' readings do not
+    correspond.
     """
     if len(common) < FEWEST:
         raise IncompatibleMeasurementsError(
@@ -89,7 +92,7 @@ def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
 
 
 def joined_hosts(first: Mapping[str, Any], second: Mapping[str, Any], effect: HostEffect) -> dict[str, dict[str, Any]]:
-    """Return the hosts of two datasets by calibration, with an effect applied to the second dataset's hosts."""
+    """Return the hosts of two datasets by calibration; the second dataset's hosts get the factors of `effect`."""
     hosts: dict[str, dict[str, Any]] = {}
     for environment, factors, misfit in ((first, {}, 0.0), (second, effect.factors, effect.misfit)):
         alone = {calibration_of(environment): {"reporters": environment["settings"].get("reporters", {})}}
@@ -109,7 +112,7 @@ def _effect(names: Sequence[str], mine: Floats, common: Floats) -> HostEffect:
 
 
 def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecord:
-    """Return a run with its host's reporter readings in common units."""
+    """Return a run with its probe readings converted to common units."""
     alone, beside = (None if phase is None else _phase(phase, factors) for phase in (record.alone, record.beside))
     return replace(record, alone=alone, beside=beside)
 
@@ -117,7 +120,7 @@ def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecor
 def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the common environment of runs from several hosts.
 
-    `environment`: what they share. `calibrated`: calibration -> ``factors`` and the host's statement of its
+    `environment`: fields that all runs share. `calibrated`: calibration -> ``factors`` and description of the host's
     ``reporters``.
     """
     reporters = [(each.get("reporters") or {}, each["factors"]) for each in calibrated.values()]

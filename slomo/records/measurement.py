@@ -1,6 +1,6 @@
-"""A measurement: repeated runs of one experiment, summarised, with a statement on their stability.
+"""A measurement: the summary of repeated runs of one experiment, with a verdict on their stability.
 
-A measurement is values + metadata + verdict (pyperf's discipline); the raw replicates stay in it.
+As in pyperf, a measurement holds values, metadata and a verdict; the raw replicates are kept.
 """
 
 import statistics
@@ -17,7 +17,7 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class Stability(StrEnum):
-    """Whether repeated runs agree, and whether each converged."""
+    """Verdict on repeated runs: they agree, they disagree, or at least one did not converge."""
 
     STABLE = "stable"
     UNSTABLE = "unstable"
@@ -28,22 +28,22 @@ class Stability(StrEnum):
 class Measurement:
     """Repeated runs of the same network functions together, summarised by medians."""
 
-    #: What ran.
+    #: The network functions that ran together.
     colocation: Colocation
     #: The target's throughput in every replicate [Mpps].
     throughput_mpps: tuple[float, ...]
     #: SLOMO's V: socket-level metrics of the competitors running alone; None for a solo run.
     competition: MetricVector | None
-    #: Socket-level metrics beside the target, less the target's own part; the input of the equilibrium.
+    #: Socket-level metrics while the target runs, minus the target's own part; input of the equilibrium models.
     beside: MetricVector | None
     #: Core-level metrics of the target beside its competitors.
     contentiousness: MetricVector
-    #: ``p50``, ``p95``, ``p99`` [us] where measured.
+    #: Latencies ``p50``, ``p95``, ``p99`` [us]; empty if not measured.
     latency_us: Mapping[str, float]
     loss: float | None
-    #: Verdict over the replicates.
+    #: Verdict on the replicates.
     stability: Stability
-    #: As in `RunRecord`.
+    #: Provenance as in `RunRecord`.
     provenance: Mapping[str, Any]
     #: Standard error of one replicate's throughput [Mpps], if the testbed knows it; median over replicates.
     throughput_error_mpps: float | None = None
@@ -55,7 +55,7 @@ class Measurement:
 
     @property
     def dispersion(self) -> float:
-        """Standard deviation of the replicates divided by their mean; 0 for a single replicate."""
+        """Standard deviation of the replicates' throughput divided by its mean; 0 for a single replicate."""
         return dispersion(self.throughput_mpps)
 
 
@@ -74,8 +74,8 @@ def dispersion(values: Sequence[float]) -> float:
 def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measurement:
     """Summarise repeated runs of the same network functions together.
 
-    `records`: at least one, all of the same co-location. `limit`: largest dispersion (standard deviation / mean) that
-    still counts as stable. Raises InvalidValueError without records, or with records of different co-locations.
+    `records`: at least one run, all of the same co-location. `limit`: largest dispersion (standard deviation / mean)
+    that still counts as stable. Raises InvalidValueError without records, or with records of different co-locations.
     """
     if not records or any(record.colocation != records[0].colocation for record in records):
         raise InvalidValueError("a measurement needs at least one run, all of one co-location")
@@ -124,7 +124,7 @@ def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
 def others_of(socket: MetricVector, own: MetricVector) -> MetricVector:
     """Return a socket's counters minus those of one network function.
 
-    Only additive metrics can be subtracted; the others are the socket's.
+    Only additive metrics can be subtracted; for all other metrics, the socket's value is returned.
 
     Examples
     --------

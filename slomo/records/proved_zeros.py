@@ -1,7 +1,7 @@
-"""Tell real zeros from unreadable counters: a tool prints 0 under mild competition, but also for an unread counter.
+"""Distinguish real zeros from unread counters: tools print 0 for both.
 
-One recording cannot distinguish the two, so its reader leaves such a metric out and notes it. If another run of the
-same campaign has a positive value, the counter works, and the omitted values were 0.
+A single recording cannot distinguish the two, so its reader leaves such a metric out and lists it in the run's
+provenance. If another run of the same campaign has a positive value, the counter works, and the omitted values were 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from slomo.records.run import Phase, RunRecord
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Key under which a host's run lists, by phase and scope, the metrics that were 0 throughout.
+#: Key in a run's provenance: by phase and scope, the metrics whose samples were all 0.
 ZERO_THROUGHOUT = "zero_throughout"
 
 #: Metrics of the same counter: if one works, so does the other.
@@ -22,7 +22,7 @@ Proved = Mapping[str, frozenset[str]]
 
 
 def with_proved_zeros(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Set a campaign's all-zero metrics to 0 instead of missing, if another run shows that their counter works.
+    """Set metrics that were omitted as all-zero to 0 if another run of the campaign shows that their counter works.
 
     `records`: all runs of one campaign; the result does not depend on their order.
     """

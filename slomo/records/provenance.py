@@ -1,7 +1,7 @@
-"""Where measurements come from, and what must agree before datasets are merged.
+"""Provenance of measurements, and the fields that must agree before datasets are merged.
 
-Refusing to merge unlike measurements with a readable difference follows pyperf's metadata check and DPDK DTS's
-testbed fingerprints.
+A merge of unlike measurements is refused, with a readable list of differences, as by pyperf's metadata check and DPDK
+DTS's testbed fingerprints.
 """
 
 import importlib.metadata
@@ -14,13 +14,13 @@ from slomo.vocabulary.colocation import Colocation
 
 SCHEMA_VERSION = 1
 
-#: Parts of an environment that must agree if both sides state them.
+#: Fields of an environment that must agree if both sides have them.
 MUST_MATCH: tuple[str, ...] = (
     "testbed", "machine", "settings", "environment", "simulator", "noise", "protocol", "source",
     "machines", "network_functions",
 )  # fmt: skip
 
-#: The parts that are tables of named things: only names on both sides are compared.
+#: Fields that are tables of named entries; only entries whose names are on both sides are compared.
 BY_NAME: tuple[str, ...] = ("machines", "network_functions")
 
 _PACKAGES = ("slomo", "numpy", "pandas", "pyarrow", "numba")
@@ -65,9 +65,10 @@ def describe_environment(
 ) -> dict[str, Any]:
     """Return the description of how a dataset was measured: machine, testbed, settings, versions.
 
-    `testbed`: alias of the testbed. `settings`: what the testbed itself says must be equal (`Testbed.environment`).
-    `machines`, `network_functions`: name -> definition or fingerprint. `seed`: seed of the campaign. `host`: also state
-    versions and the platform. Leave out where the result must not depend on them, as in the simulator.
+    `testbed`: alias of the testbed. `settings`: properties that must be equal for runs to be comparable
+    (`Testbed.environment`). `machines`, `network_functions`: name -> definition or fingerprint. `seed`: seed of the
+    campaign. `host`: whether to include versions and platform; False if results do not depend on them, as in the
+    simulator.
 
     Examples
     --------
@@ -107,9 +108,9 @@ def describe_run(
 
 
 def require_felt(environment: Mapping[str, Any]) -> None:
-    """Raise an error for old probe measurements that were converted by a rule later found wrong.
+    """Raise an error for old probe measurements, which were converted by a rule that was later found wrong.
 
-    The IncompatibleMeasurementsError says how to repeat them.
+    The IncompatibleMeasurementsError states how to repeat them.
 
     Examples
     --------
@@ -127,7 +128,7 @@ def require_felt(environment: Mapping[str, Any]) -> None:
 
 
 def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return how two environments differ where they must agree, one line per difference.
+    """Return the differences between two environments in fields that must agree, one line each.
 
     Examples
     --------
@@ -163,7 +164,7 @@ def require_compatible(left: Mapping[str, Any], right: Mapping[str, Any]) -> Non
 
 
 def merge_environments(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment of a merged dataset: tables are united, and differing values are listed for each side.
+    """Return the environment of a merged dataset: tables are united; of differing values, both sides' are listed.
 
     Examples
     --------
@@ -210,7 +211,7 @@ def _short(value: Any, limit: int = 80) -> str:
 
 
 def holds_shares(environment: Mapping[str, Any]) -> bool:
-    """Return whether rates of an imported table are shares of solo throughput, not Mpps.
+    """Return whether the rates of an imported table are shares of solo throughput instead of Mpps.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from slomo.vocabulary.metrics import FELT, METRICS, Rule, Scope, no_pressure
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Traffic, Workload, canonical_json
 
-#: NF with pressure knobs; a run with only such competitors belongs to the pressure plan.
+#: NF with adjustable pressure; a run with only such competitors belongs to the pressure plan.
 SYNTHETIC = "synthetic"
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ def plan_of(colocation: Colocation) -> Plan:
 
 
 def workload_columns(workload: Workload) -> Row:
-    """Return the columns that describe a target."""
+    """Return the columns of a row that describe the target."""
     traffic = workload.traffic
     return {
         schema.NF: workload.nf,
@@ -79,7 +79,7 @@ def json_mapping(text: str) -> dict[str, Any]:
     return document
 
 
-@functools.lru_cache(maxsize=8192)  # an evaluation reads the same cells a hundred times
+@functools.lru_cache(maxsize=8192)  # an evaluation parses the same cells a hundred times
 def competitors_from_cell(text: str) -> tuple[Workload, ...]:
     """Return the competitors of a row."""
     competitors = _json(text)
@@ -132,9 +132,10 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
 
 
 def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Row]:
-    """Return the table rows of runs: replicates become one row; a mix gives a row for each tenant, as the target.
+    """Return the table rows of runs: replicates become one row; a mix gives one row per tenant, with it as the target.
 
-    `records`: runs of one co-location are its replicates. `limit`: dispersion above which replicates count as unstable.
+    `records`: runs; those of the same co-location are replicates. `limit`: dispersion above which replicates count as
+    unstable.
     """
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
@@ -165,7 +166,7 @@ def _group_rows(group: _Group) -> list[Row]:
     for slot in range(tenants):
         turned = [rotate(record, slot) for record in group.records]
         if slot and any(math.isnan(record.target.throughput_mpps) for record in turned):
-            continue  # a recording of the target alone
+            continue  # only the first tenant's throughput was recorded
         row = measurement_row(summarise(turned, limit=group.limit), group.plan, _truth(group.records, slot))
         if slot:
             row |= vector_columns("beside", _beside(turned))
@@ -174,7 +175,7 @@ def _group_rows(group: _Group) -> list[Row]:
 
 
 def rotate(record: RunRecord, slot: int) -> RunRecord:
-    """Return a run with another of its network functions as target.
+    """Return a run with the network function at `slot` as its target.
 
     Examples
     --------
@@ -211,7 +212,7 @@ def _truth(records: Sequence[RunRecord], slot: int) -> float:
 
 
 def _beside(records: Sequence[RunRecord]) -> MetricVector:
-    """Return the socket's counters beside the target, without the target's own."""
+    """Return the socket's counters while the target runs, minus the target's own."""
     phases: list[Phase] = [record.beside for record in records if record.beside is not None]
     values: dict[str, float] = {}
     for name, metric in METRICS.items():
@@ -237,5 +238,5 @@ def _json(text: str) -> Any:
         raise InvalidValueError(f"{text[:80]!r} is no JSON: {error}") from None
 
 
-#: Verdict of a row with unknown replicates.
+#: Verdict of a row whose replicates are unknown.
 UNREPEATED = str(Stability.STABLE)

@@ -1,7 +1,7 @@
 """The raw result of one run on a testbed.
 
-It has two phases, as SLOMO (SIGCOMM'20) and its published scripts: PCM runs once with only the competitors, before the
-target starts (its socket-level columns are the vector V), and again with the target beside them.
+A run has two phases, as in SLOMO (SIGCOMM'20) and its published scripts. In the first, only the competitors run, and
+the socket-level metrics are the vector V. In the second, the target runs beside them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class TenantSample(Stored):
-    """What was measured of one network function in one part of a run."""
+    """Measurements of one network function in one phase of a run."""
 
     #: Packets served [Mpps].
     throughput_mpps: float
@@ -26,25 +26,25 @@ class TenantSample(Stored):
     vector: MetricVector
     #: Share of offered packets dropped, 0 to 1; None at saturation or if not counted.
     loss: float | None = None
-    #: Sojourn time percentiles [us].
+    #: Percentiles of packets' sojourn time [us].
     latency_p50_us: float | None = None
     latency_p95_us: float | None = None
     latency_p99_us: float | None = None
     #: Standard errors of the fields above and of the vector's metrics, by name, if the testbed knows them.
     standard_errors: Mapping[str, float] = field(default_factory=dict)
-    #: Equivalent number of independent packets behind the percentiles.
+    #: Number of independent packets that would give percentiles of the same precision.
     effective_packets: float | None = None
-    #: False if the testbed knows that the tenant's rate did not settle within its tolerance.
+    #: False if the testbed reports that the tenant's rate did not settle within the tolerance.
     converged: bool = True
 
 
 @dataclass(frozen=True)
 class Phase(Stored):
-    """One part of a run: the network functions that ran, and the counters of their socket."""
+    """One phase of a run: the network functions that ran, and the counters of their socket."""
 
-    #: In the order of the participating tenants of the co-location.
+    #: Samples in the order of the co-location's tenants that ran.
     tenants: tuple[TenantSample, ...]
-    #: Metrics of the socket the target's core belongs to; READ and WRITE are of the socket that holds its memory.
+    #: Metrics of the socket of the target's core; READ and WRITE are of the socket that holds the target's memory.
     socket: MetricVector
     #: Metrics of the whole machine.
     system: MetricVector | None = None
@@ -63,17 +63,17 @@ class Phase(Stored):
 class RunRecord(Stored, version=SCHEMA_VERSION):
     """One run of network functions together, as measured."""
 
-    #: What ran.
+    #: The network functions that ran together.
     colocation: Colocation
     #: Seed of everything random in the run.
     seed: int
-    #: Competitors only, before the target starts; None without competitors.
+    #: Phase with only the competitors; None without competitors.
     alone: Phase | None
-    #: All tenants; None if the co-location has no target. The first tenant is the target.
+    #: Phase with all tenants, the target first; None if the co-location has no target.
     beside: Phase | None
     #: Provenance: machine, workloads, versions (see `records.provenance`).
     provenance: Mapping[str, Any]
-    #: The same run without measurement noise, if the testbed knows it.
+    #: The same run without measurement noise, if the testbed knows it (as the simulator does).
     truth: "RunRecord | None" = None
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class RunRecord(Stored, version=SCHEMA_VERSION):
 
     @property
     def target(self) -> TenantSample:
-        """The target's sample beside its competitors."""
+        """The target's sample in the phase with all tenants."""
         if self.beside is None or self.colocation.target is None:
             raise InvalidValueError(f"{self.colocation.label}: there is no target in this run")
         return self.beside.tenants[0]

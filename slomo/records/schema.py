@@ -1,7 +1,8 @@
 """The columns of a dataset: their names and types, and a check of every table.
 
-One row per (measurement, target). The vector columns follow SLOMO (SIGCOMM'20) section 4.1: the competition's vector V,
-measured alone and beside the target, and the target's own core-level vector, which is its contentiousness.
+A dataset has one row per measurement and target. The vector columns follow SLOMO (SIGCOMM'20, section 4.1): the
+competitors' vector V, measured without and with the target running, and the target's own core-level vector, which is
+its contentiousness.
 """
 
 import math
@@ -19,7 +20,7 @@ SCHEMA_VERSION = 1
 
 
 class Plan(StrEnum):
-    """Purpose for which a row was measured; it decides how the row is used."""
+    """Purpose for which a row was measured; it determines how the row is used."""
 
     SOLO = "solo"
     PRESSURE = "pressure"
@@ -28,7 +29,7 @@ class Plan(StrEnum):
     IMPORTED = "imported"
 
 
-#: Key of a dataset's environment: tenants of the mixes drawn as placement fills servers
+#: Key of a dataset's environment: tenants of the packed mixes, which are drawn as placement fills servers
 #: (`slomo.profiling.plans.basic.tenants_key`).
 PACKED = "packed_mixes"
 
@@ -47,10 +48,10 @@ LATENCIES = ("latency_p50_us", "latency_p95_us", "latency_p99_us")
 STABILITY, SEED, RUN_KEY, TRUTH = "stability", "seed", "run_key", "truth_mpps"
 #: Standard error of a replicate's throughput [Mpps]; missing if the testbed does not report it.
 THROUGHPUT_SE = "throughput_se_mpps"
-#: Where tenants and memory are, as a co-location states it; "null" or absent if all are on the NIC's socket.
+#: Sockets of tenants and memory, as in a co-location; "null" or absent if all are on the NIC's socket.
 NODES = "nodes"
 
-#: Columns that identify a measurement: the experiment, the tenant that the row is about, the seed.
+#: Columns that identify a measurement: the experiment, the row's tenant, the seed.
 IDENTITY = (RUN_KEY, TENANT, SEED)
 
 TEXT_COLUMNS = (
@@ -68,14 +69,14 @@ TEXT_COLUMNS = (
 )
 _INTEGER = (PACKET_SIZE, FLOW_COUNT, COMPETITOR_COUNT, TENANT, REPLICATES, SEED)
 
-#: Columns every dataset has, in order.
+#: Columns that every dataset has, in order.
 BASE_COLUMNS: tuple[str, ...] = (
     MACHINE, NF, TARGET, CONFIGURATION, PACKET_SIZE, FLOW_COUNT, FLOW_DISTRIBUTION, ZIPF_EXPONENT, OFFERED,
     COMPETITORS, COMPETITOR_COUNT, ISOLATION, PLAN, TENANT, THROUGHPUT, THROUGHPUT_CV, REPLICATES, LOSS, *LATENCIES,
     STABILITY, SEED, RUN_KEY, TRUTH,
 )  # fmt: skip
 
-#: Vector families: the competition alone, the competition beside the target, the target itself.
+#: Vector families: the competitors alone, the competitors beside the target, the target itself.
 PREFIXES = ("competition", "beside", "own")
 TRAFFIC_PREFIX = "traffic."
 
@@ -120,7 +121,7 @@ def column_kind(name: str) -> str:
 
 
 def placed(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Return which rows are of tenants or memory away from the NIC's socket.
+    """Return which rows have a tenant or memory on another socket than the NIC's.
 
     Examples
     --------
@@ -131,13 +132,13 @@ def placed(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[int] | None = None) -> pd.DataFrame:
-    """Return `frame` with every column of the schema in order and type; ConfigurationError if that is impossible.
+    """Return `frame` with all columns of the schema, in its order and types.
 
-    Raises ConfigurationError for missing or unknown columns, infinite or negative counters, or a row that contradicts
-    itself.
+    Raises ConfigurationError for missing or unknown columns, infinite or negative counters, or contradictory values in
+    a row.
 
-    `frame`: at least the base columns; vector columns that are absent were not reported. `source`: file or object named
-    in errors. `lines`: line of the file each row stands on; row numbers from 0 otherwise.
+    `frame`: table with at least the base columns; absent vector columns count as not reported. `source`: file or object
+    to name in errors. `lines`: line of each row in the file; without it, errors give row numbers from 0.
     """
     missing = [name for name in BASE_COLUMNS if name not in frame.columns]
     if missing:

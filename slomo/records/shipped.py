@@ -23,7 +23,7 @@ def shipped_folder() -> Path:
 
 
 def own_folder() -> Path:
-    """Return the folder that comes with slomo itself, even if `SLOMO_DATASETS` names another."""
+    """Return the folder that ships with slomo, even if `SLOMO_DATASETS` names another."""
     inside = _PACKAGE / "shipped"
     return inside if inside.is_dir() else _PACKAGE.parent / "datasets"
 

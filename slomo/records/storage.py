@@ -1,6 +1,6 @@
 """Read and write datasets by path: parquet, CSV, or a directory with measurements, provenance and card.
 
-The directory layout is the one of the shipped datasets: ``measurements.parquet``, ``provenance.json``, ``CARD.md``.
+The directory has the layout of shipped datasets: ``measurements.parquet``, ``provenance.json``, ``CARD.md``.
 """
 
 import json
@@ -17,12 +17,12 @@ _SUFFIXES = ".parquet, .csv, or a directory that holds measurements.parquet or m
 
 
 def load_dataset(path: str | Path) -> ProfileDataset:
-    """Read a dataset from a file (by suffix), a dataset directory, or by the name of one that ships.
+    """Read a dataset from a file (its suffix gives the format) or a directory, or a shipped dataset by its name.
 
     Raises
     ------
     ConfigurationError
-        Where there is no dataset at `path`.
+        If there is no dataset at `path`.
     UnknownNameError
         For a name that no shipped dataset has.
 

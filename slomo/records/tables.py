@@ -30,7 +30,7 @@ MAX_TEXT_BYTES = 2**28
 MAX_CELLS = 200_000_000
 _METADATA_KEY = b"slomo-dataset"
 _DAMAGED = "the file was damaged or edited after it was written; write it again"
-#: Rows per group of a parquet file, the most that one damaged bit can cost.
+#: Rows per group of a parquet file; a damaged bit costs at most these rows.
 _ROW_GROUP = 512
 #: Largest size of an uncompressed table in bytes.
 MAX_TABLE_BYTES = 2**30
@@ -40,7 +40,7 @@ _RULED = "a dataset is written by `slomo profile` or `slomo dataset import`"
 def write_csv(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -> None:
     """Write a dataset as CSV: a comment line with version and environment, the header, one line per row.
 
-    Raises StoreError where the file cannot be written.
+    Raises StoreError if the file cannot be written.
     """
     text = io.StringIO()
     _stored(frame).to_csv(text, index=False, lineterminator="\n", na_rep="")
@@ -66,10 +66,10 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
     digests = [_table_digest(table.slice(at, _ROW_GROUP)) for at in range(0, len(stored), _ROW_GROUP)]
     table = table.replace_schema_metadata({_METADATA_KEY: _head(environment, digests).encode()})
     words = [field.name for field in table.schema if field.type != pa.float64()]
-    coded = {  # measured numbers hardly repeat: all their first bytes, then all second ones, ... take less space
+    coded = {  # measured numbers rarely repeat; stored byte by byte (all first bytes, ...) they take less space
         "use_dictionary": words,
         "use_byte_stream_split": [name for name in table.schema.names if name not in words],
-        "write_statistics": False,  # nobody asks for a part of the rows
+        "write_statistics": False,  # no reader selects rows by value
     }
     write = {"compression": "zstd", "row_group_size": _ROW_GROUP, "write_page_checksum": True}
     write_durably(path, lambda file: pq.write_table(table, file, **coded, **write))
@@ -78,7 +78,7 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
 def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read a file that :func:`write_csv` wrote.
 
-    Raises ConfigurationError, with line and column, for another kind of file.
+    Raises ConfigurationError, with line and column, for any other file.
     """
     text = read_text(path)
     first, _, rest = text.partition("\n")
@@ -110,7 +110,7 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read a file that :func:`write_parquet` wrote.
 
-    Raises ConfigurationError for a truncated file, or one that is not such a dataset.
+    Raises ConfigurationError for a truncated file or any other file.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -175,10 +175,10 @@ def check_parquet(path: Path, metadata: Any) -> None:
 def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
     """Return the text of a file of bounded size, without byte order mark and with Unix line ends.
 
-    Raises ConfigurationError where the file is missing, unreadable, too large, or no text.
+    Raises ConfigurationError if the file is missing, unreadable, too large or no text.
     """
     data = read_bytes(path, limit)
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell writes when output is redirected
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # UTF-16, which PowerShell writes when output is redirected
         return _plain_lines(data.decode("utf-16", errors="replace"))
     if b"\0" in data[:4096].rstrip(b"\0"):
         raise ConfigurationError(f"{path}: holds binary data, needed text")
@@ -196,7 +196,7 @@ def check_cells(path: Path, rows: int, columns: int, most: int = MAX_CELLS) -> N
 
 
 def _stored(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table without vector columns that have no values."""
+    """Return the table without vector columns that are empty."""
     empty = [name for name in schema.METRIC_COLUMNS if name in frame.columns and frame[name].isna().all()]
     return frame.drop(columns=empty)
 
@@ -209,7 +209,7 @@ def _head(environment: Mapping[str, Any], digests: Sequence[str]) -> str:
 
 
 def _environment(path: Path, text: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the environment and the digests of rows or row groups; older versions' files have no digests."""
+    """Return the environment, and the digests of rows or row groups; files of older versions have no digests."""
     try:
         head = parse_json(text, str(path))
     except ConfigurationError:

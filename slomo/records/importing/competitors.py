@@ -1,6 +1,7 @@
 """Read the competitors in a table cell: ``lpm + 2 x snort``, ``lpm;snort:2``, empty for a run alone.
 
-Imported co-locations by name calibrate intervals and test models; they are never used for fitting.
+Imported co-locations whose competitors are known by name calibrate intervals and test models; models are never fitted
+to them.
 """
 
 import re
@@ -17,9 +18,9 @@ _NOBODY = ("", "-", "none", "nobody", "alone")
 def named_competitors(cell: str, traffic: Traffic) -> tuple[Workload, ...]:
     """Return the competitors that a cell names, one entry per instance.
 
-    `cell`: workloads in their usual form, joined by ``+`` or ``;``, several of one as ``2 x NF`` or ``NF:2``.
-    `traffic`: traffic of workloads that do not state theirs (``NF@1518B,1000f``), as the table gives for all its rows.
-    Raises InvalidValueError for a text that is no workload.
+    `cell`: workloads in their usual form, joined by ``+`` or ``;``; several instances of one workload as ``2 x NF`` or
+    ``NF:2``. `traffic`: traffic of workloads that state none (``NF@1518B,1000f`` states it). Raises InvalidValueError
+    for a text that is no workload.
 
     Examples
     --------

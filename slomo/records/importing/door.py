@@ -1,6 +1,6 @@
 r"""Import measured tables and PCM recordings as profile datasets.
 
-The import of measurements made by others, read through a mapping (`slomo.records.importing.mapping`).
+A mapping (`slomo.records.importing.mapping`) states the meaning of the columns.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -41,20 +41,21 @@ def import_table(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> P
     Parameters
     ----------
     path : str or Path
-        The table (CSV, whitespace, parquet); for a mapping of kind ``pcm`` the recording, or the folder of recordings.
+        The table (CSV, whitespace-separated or parquet). For a mapping of kind ``pcm``: the recording, or the folder of
+        recordings.
     mapping : path or mapping
-        What the columns mean; a YAML file or the same document.
+        Meaning of the columns; a YAML file, or its content.
 
     Returns
     -------
     ProfileDataset
-        Rows of plan ``imported`` (``solo`` where a row has no competitors). `environment["import"]` says what was
-        dropped, what was not reported, and which columns were not used.
+        Rows of plan ``imported`` (``solo`` for rows without competitors). `environment["import"]` lists the rows that
+        were dropped, the metrics that were not reported, and the columns that were not used.
 
     Raises
     ------
     ConfigurationError
-        For a wrong mapping or table; names file, line, and field or column.
+        For an invalid mapping or table; the message names file, line, and field or column.
     """
     place, document = Path(path), load_mapping(mapping)
     if document.file.kind == "pcm":

@@ -1,7 +1,7 @@
-"""Read the YAML file (the mapping) that says what the columns of a table mean.
+"""Read the YAML file (the mapping) that states the meaning of a table's columns.
 
-It maps column -> metric, unit, factor, like collectd's and Telegraf's type maps, and is checked before any number is
-read: errors name file, line and field.
+It maps each column to a metric, unit and factor, like the type maps of collectd and Telegraf. It is checked before any
+number is read; errors name file, line and field.
 """
 
 import re
@@ -20,24 +20,24 @@ from slomo.units import UNITS, unit_factor
 from slomo.vocabulary.metrics import Metric, metric
 from slomo.vocabulary.workload import Workload
 
-#: Units of counts per second, as factors to millions per second.
+#: Unit of counts per second -> factor that converts it to millions per second.
 _RATES = {"/s": 1e-6, "1/s": 1e-6, "k/s": 1e-3, "M/s": 1.0, "G/s": 1e3}
 
 
 @dataclass(frozen=True)
 class TableMapping:
-    """What the columns of a table mean, checked."""
+    """Meaning of a table's columns, after all checks."""
 
-    #: The document.
+    #: Content of the mapping's file.
     file: MappingFile
-    #: File it came from, for errors.
+    #: Name of the file, for error messages.
     name: str
-    #: Line of every field.
+    #: Line of every field in the file.
     lines: Mapping[Position, int]
 
     @property
     def columns(self) -> Mapping[str, ColumnEntry]:
-        """What each column of the table means."""
+        """Meaning of each column of the table."""
         return self.file.columns
 
     @property
@@ -46,11 +46,11 @@ class TableMapping:
         return next(name for name, column in self.columns.items() if column.target)
 
     def workload(self, nf: str | None = None, traffic: Mapping[str, Any] | None = None) -> Workload:
-        """Return the target that the document describes; values of the row take precedence."""
+        """Return the target that the mapping describes; values given in the row take precedence."""
         return Workload(nf or str(self.file.nf), self.file.configuration, replace(self.file.traffic, **(traffic or {})))
 
     def fault(self, position: Position, what: str, hint: str | None = None) -> ConfigurationError:
-        """Return an error that points at a field of the document."""
+        """Return an error that names a field of the mapping, with file and line."""
         listed_position = position
         while listed_position and listed_position not in self.lines:
             listed_position = listed_position[:-1]
@@ -59,10 +59,10 @@ class TableMapping:
 
 
 def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
-    """Read the YAML file that says what a table's columns mean, and check it.
+    """Read and check a mapping, which states the meaning of a table's columns.
 
-    `source`: a YAML file, the name of a mapping that ships with slomo, or the document itself. Raises
-    ConfigurationError naming file, line and field.
+    `source`: a YAML file, the name of a mapping that ships with slomo, or the content of such a file. Raises
+    ConfigurationError, which names file, line and field.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def metric_factor(target: Metric, unit: str | None) -> float:
 
 
 def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) -> float:
-    """Convert a throughput to [Mpps]; a unit of time, or `inverse`, means that the value is the reciprocal of a rate.
+    """Convert a throughput to [Mpps]; with a unit of time, or `inverse`, the value is the reciprocal of a rate.
 
     Examples
     --------
@@ -120,10 +120,11 @@ def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) ->
 
 
 def target_mpps(value: float, column: ColumnEntry, solo_mpps: float) -> float:
-    """Return the throughput [Mpps] that a cell of the target's column states.
+    """Convert a cell of the target's column to a throughput [Mpps].
 
-    A response latency is that of a client that waits for each answer, so its inverse is the rate. A share is relative
-    to solo throughput, `solo_mpps`; that is 1 if unknown, so that all throughputs are shares.
+    A response latency is measured by a client that waits for each answer, so its inverse is the rate. A share is
+    relative to the solo throughput `solo_mpps`; if that is unknown, it is taken as 1, so that all throughputs are
+    shares.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def target_mpps(value: float, column: ColumnEntry, solo_mpps: float) -> float:
 
 
 def _check_target(name: str, column: ColumnEntry) -> None:
-    """Raise an error if the target's column has a unit that it cannot have, or none where its name ends with one."""
+    """Raise an error if the target's column has an impossible unit, or none although its name ends with one."""
     unit, kind = column.unit, column.target
     ending = re.split(r"[^a-zA-Z]", name.rstrip(")] "))[-1]
     if kind == "throughput" and unit is None and ending in UNITS and ending != "Mpps":
@@ -152,7 +153,7 @@ def _check_target(name: str, column: ColumnEntry) -> None:
 
 
 def _check_columns(mapping: TableMapping) -> None:
-    """Check metric names, units, the single target, and duplicates, which types cannot express."""
+    """Check what types cannot express: metric names, units, duplicates, and that exactly one column is the target."""
     targets = [name for name, column in mapping.columns.items() if column.target]
     if mapping.columns and len(targets) != 1:
         raise mapping.fault(

@@ -1,4 +1,4 @@
-"""Types of a mapping's YAML file: for a table with one measurement per row, or for recordings of Intel PCM."""
+"""Types of a mapping's YAML file, for a table with one measurement per row or for recordings of Intel PCM."""
 
 from typing import Annotated, Literal
 
@@ -15,12 +15,12 @@ _Many = Annotated[int, Meta(ge=1, le=1024)]
 _Settings = dict[str, bool | float | str]
 _Vectors = Literal["competition", "beside", "own"]
 _RunPlan = Literal["pressure", "mix"]
-#: Fields of the other kind.
+#: Fields that belong to the other kind of mapping.
 _OF_TABLES, _OF_RECORDINGS = ("columns", "names", "format", "vectors"), ("runs", "results", "target_core")
 
 
 class ThroughputEntry(Struct, forbid_unknown_fields=True):
-    """A throughput in the file, with its unit."""
+    """A throughput that the file states, with its unit."""
 
     value: _Positive
     unit: str = "Mpps"
@@ -64,7 +64,7 @@ class CompetitorEntry(Struct, forbid_unknown_fields=True):
 
 
 class ResultsEntry(Struct, forbid_unknown_fields=True):
-    """A table with one run per row: its columns name the recordings, the throughput and the competitors."""
+    """A table with one run per row, whose columns hold the recordings' names, the throughput and the competitors."""
 
     file: _Text
     throughput: _Text

@@ -1,4 +1,4 @@
-r"""Import measurements of functions that ran together, known by name only: two or more per row, with throughputs.
+r"""Import throughputs of functions that ran together and are known only by name, two or more functions per row.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -34,7 +34,7 @@ from slomo.units import UNITS
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Traffic, Workload
 
-#: Units of the kept share of solo throughput, as factors.
+#: Unit of a share of solo throughput -> factor that converts it to a share of 1.
 _SHARES = {"share": 1.0, "%": 0.01}
 #: Other spellings of a unit at the end of a column's name.
 _SPELLINGS = {"pct": "%", "percent": "%"}
@@ -50,7 +50,7 @@ class _Columns:
     names: tuple[int, ...]
     rates: tuple[int, ...]
     unit: str
-    #: Whether the unit was told, by an argument or by a column's name.
+    #: Whether an argument or a column's name gave the unit.
     told: bool
 
 
@@ -60,20 +60,21 @@ def import_pairs(
     """Read a table of functions that ran together.
 
     Raises ConfigurationError, with line and column, for a table without names or co-locations, and for an invalid cell.
-    Warns if no unit is told, and for rates beside others far above solo throughput.
+    Warns if no unit is given, and if a function's rate beside others is far above its solo throughput.
 
     Parameters
     ----------
     path : str or Path
-        A table with a header. Columns of texts name functions; the first rate is the first name's, the second the
-        second's. With one rate only, a name may be a list (``nat + 2 x lpm``). A row with one name is a run alone.
+        A table with a header. Columns of texts name functions; the first rate belongs to the first name, the second
+        rate to the second name. If there is only one column of rates, a name may be a list (``nat + 2 x lpm``). A row
+        with one name is a solo run.
     machine : str
-        Where it was measured.
+        Machine on which the functions were measured.
     unit : str, optional
-        Of the rates: a rate, a time per packet, ``share`` or ``%`` of what is done alone; by default as a column's name
-        begins or ends (``_mpps``, ``_share``, ``_pct``), else Mpps, with a warning.
+        Unit of the rates: a rate, a time per packet, or ``share`` or ``%`` of solo throughput. By default it is taken
+        from the end or beginning of a column's name (``_mpps``, ``_share``, ``_pct``), else it is Mpps, with a warning.
     rates : sequence of str
-        Columns that hold rates; by default all that hold numbers.
+        Columns that hold rates; by default all columns of numbers.
 
     Returns
     -------
@@ -111,7 +112,7 @@ def import_pairs(
 
 
 def _warn_of_faster(place: Path, told: Sequence[tuple[int, rows.Row]]) -> None:
-    """Warn of rates beside others that are far above the median of runs alone."""
+    """Warn of functions whose rate beside others is far above the median of their solo runs."""
     alone: dict[object, list[float]] = {}
     for _, row in told:
         if not row[schema.COMPETITOR_COUNT]:
@@ -158,7 +159,7 @@ def _columns(table: MeasuredTable, unit: str | None, rate_columns: Sequence[str]
 
 
 def _unit_of(name: str) -> str | None:
-    """Return the unit at the end of a column's name, else the one at its beginning."""
+    """Return the unit at the end of a column's name, else the unit at its beginning; None without a unit."""
     known = {each.lower(): each for each in (*_RATES, *_SHARES)} | _SPELLINGS
     words = re.split(r"[\s_\[\](/.-]+", name.strip().rstrip(")] ").lower())
     return known.get(words[-1]) or known.get(words[0])

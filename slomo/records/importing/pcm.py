@@ -1,8 +1,8 @@
-"""Read PCM recordings of runs, as a mapping lists them, into rows of a dataset.
+"""Read the PCM recordings that a mapping lists into rows of a dataset.
 
-SLOMO (SIGCOMM'20) runs PCM twice per experiment. With the competitors alone, their socket's columns are V. With the
-target beside them, the target's core is its contentiousness, and the rest of the socket is the competitors' vector
-beside it.
+SLOMO (SIGCOMM'20) runs PCM twice per experiment. While the competitors run alone, the socket's metrics are V. While the
+target runs beside them, the metrics of the target's core are its contentiousness; the socket's metrics minus those of
+the target's core are the competitors' vector beside the target.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from slomo.vocabulary.workload import Workload
 
 
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
-    """Read the runs a mapping of kind ``pcm`` lists.
+    """Read the runs that a mapping of kind ``pcm`` lists.
 
     Raises ConfigurationError if a recording is missing or not PCM's output, or a run lacks a required part.
     """
@@ -123,6 +123,6 @@ def _one_socket(mapping: TableMapping, recording: PcmRecording) -> bool:
 
 
 def _others(mapping: TableMapping, beside: PcmRecording, socket: int, own: MetricVector) -> MetricVector:
-    """Return the socket's metrics beside the target, minus the target's own part of metrics that add up."""
+    """Return the socket's metrics beside the target; the target's own part is subtracted from metrics that add up."""
     is_covered = socket in beside.sockets or (not beside.sockets and _one_socket(mapping, beside))
     return others_of(_whole(mapping, beside, socket) if is_covered else MetricVector({}), own)

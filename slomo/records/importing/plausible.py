@@ -1,15 +1,15 @@
-"""Check whether imported numbers are plausible; implausible ones usually show a wrong unit in the mapping.
+"""Check whether imported numbers are plausible; an implausible number usually shows a wrong unit in the mapping.
 
 Bounds are far above any present machine, so an excess means a wrong unit, not a fast machine.
 """
 
 import math
 
-#: Framing of a packet [B].
+#: Framing overhead of a packet on the wire [B].
 _FRAMING_B = 20
 #: Packets of 64 bytes on a 1.6 Tbit/s port [Mpps].
 MOST_MPPS = 1.6e12 / (8.0 * (64 + _FRAMING_B)) / 1e6
-#: Ratio of throughput beside others to solo throughput above which noise and turbo are no explanation.
+#: Ratio of throughput beside others to solo throughput above which noise and turbo cannot explain it.
 MOST_OF_SOLO = 1.5
 #: Metric -> largest plausible value, in the vocabulary's unit.
 _MOST = {
@@ -28,7 +28,7 @@ _MOST = {
     "L3MISS": 1e6,
     "L2MISS": 1e6,
 }
-#: Units in which the same number would be plausible, finest last.
+#: Other units that the number may have, the smallest unit last.
 _RATES = (("kpps", 1e3), ("pps", 1e6))
 
 
@@ -52,7 +52,7 @@ def throughput_fault(mpps: float, packet_size_b: int = 64) -> str | None:
 
 
 def fitting_unit(mpps: float) -> str | None:
-    """Return the unit in which an implausible number of Mpps would be plausible; None if there is none."""
+    """Return the unit in which an implausible number of Mpps would be plausible; None if it would be so in no unit."""
     return next((name for name, factor in _RATES if mpps / factor <= MOST_MPPS / 10.0), None)
 
 

@@ -1,8 +1,8 @@
-r"""Import run times beside a "bubble" (a program of adjustable pressure), and of a reporter beside applications.
+r"""Import run times of applications beside a bubble (adjustable pressure), and of a reporter beside applications.
 
-Bubble-Up (MICRO'11) section 3: a bubble exerts a known level of pressure, and a reporter measures the pressure of an
-application. Three kinds of table: the reporter at each level, the reporter beside each application, each application at
-each level. They contain run times, so smaller is better.
+In Bubble-Up (MICRO'11, section 3), a bubble is a program that exerts a known level of pressure, and a reporter is a
+program that measures the pressure of an application. There are three kinds of table: the reporter at each level, the
+reporter beside each application, each application at each level. All contain run times, so smaller is better.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as place:
@@ -56,7 +56,7 @@ class ProbeTable(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProbeMapping(msgspec.Struct, forbid_unknown_fields=True):
-    """The mapping of a folder of probe measurements."""
+    """Mapping of a folder of probe measurements."""
 
     kind: Literal["probes"]
     machine: str
@@ -69,12 +69,12 @@ class ProbeMapping(msgspec.Struct, forbid_unknown_fields=True):
 class ProbeTables(Stored, version=SCHEMA_VERSION):
     """Probe measurements of one machine; each table's run times have one unit.
 
-    Raises ConfigurationError for levels that do not ascend, or times that are not one per level and above 0.
+    Raises ConfigurationError unless levels ascend and each level has one time above 0.
     """
 
-    #: Where.
+    #: Name of the machine.
     machine: Name
-    #: Levels of the bubble, ascending; the first one is no pressure, shape (n,).
+    #: Levels of the bubble, ascending, shape (n,); the first one means no pressure.
     levels: NDArray[np.float64]
     #: Run time of the reporter at each level, shape (n,).
     reporter: NDArray[np.float64]
@@ -124,7 +124,7 @@ def is_probe_mapping(mapping: str | Path) -> bool:
 def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProbeTables:
     """Read a folder of probe measurements.
 
-    `folder`: where the files are. `mapping`: the files of each table, as a YAML file or the same document. Raises
+    `folder`: folder of the files. `mapping`: the files of each table, as a YAML file or its content. Raises
     ConfigurationError, with file, line and field or value, for an invalid mapping or table.
     """
     place = Path(folder)
@@ -141,7 +141,7 @@ def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any
 
 
 def _file(entry: ProbeTable, name: str) -> str:
-    """Return the path of an application's file; a name cannot lead out of the folder."""
+    """Return the path of an application's file; a name that leads out of the folder is refused."""
     for character, written in entry.name_characters.items():
         name = name.replace(character, written)
     if "/" in name or "\\" in name or name.startswith("."):
@@ -168,10 +168,10 @@ def _curve(path: Path, column: str | None) -> tuple[NDArray[np.float64], NDArray
 
 
 def _column(path: Path, name: str | None) -> dict[str, float]:
-    """Return the first column of a table with the run time in each row.
+    """Return the run time of each row, by the text in the row's first column.
 
-    Files written by pandas leave out the first column's name, or have no header at all: a first line counts as header
-    if it is shorter than the next one, or does not end in a number.
+    Files written by pandas leave out the first column's name, or have no header. The first line counts as header if it
+    is shorter than the next one, or does not end in a number.
     """
     lines = [(number, line.split()) for number, line in enumerate(tables.read_text(path).split("\n"), start=1)]
     lines = [(number, cells) for number, cells in lines if cells]

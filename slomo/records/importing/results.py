@@ -1,6 +1,7 @@
-"""Read a file of results beside PCM recordings: each row names a run's recordings and states its throughput.
+"""Read a file of results that goes with PCM recordings: each row has a run's throughput and its recordings' names.
 
-PCM counts no packets and a traffic generator reads no counters, so a measurement has both files, joined here by name.
+PCM counts no packets and a traffic generator reads no counters, so a measurement consists of files of both. This module
+joins them by name.
 """
 
 import csv
@@ -18,10 +19,10 @@ from slomo.vocabulary.workload import Traffic
 
 
 def listed_runs(path: Path, mapping: TableMapping) -> list[RunEntry]:
-    """Return the runs of a ``pcm`` mapping, from the list in it or from its file of results.
+    """Return the runs of a ``pcm`` mapping: those that it lists, or those of its file of results.
 
-    `path`: folder of the recordings, or one of them. `mapping`: with ``runs`` or ``results``. Raises
-    ConfigurationError, with file, line and column, for a missing column, or a row without a number.
+    `path`: folder of the recordings, or one recording. `mapping`: a mapping with ``runs`` or ``results``. Raises
+    ConfigurationError, with file, line and column, for a missing column or a row without a number.
     """
     listed = mapping.file.results
     if listed is None:
@@ -40,7 +41,7 @@ def listed_runs(path: Path, mapping: TableMapping) -> list[RunEntry]:
 
 
 def _run(entry: ResultsEntry, row: Mapping[str, Any], where: str, traffic: Traffic) -> RunEntry:
-    """Convert one row of the file of results to the form of the mapping's list."""
+    """Convert one row of the file of results to an entry of the mapping's list."""
     cells = {name: str(value or "").strip() for name, value in row.items() if isinstance(name, str)}
     run = RunEntry(ThroughputEntry(_number(cells, entry.throughput, where), entry.unit), plan=entry.plan)
     run.alone = (cells[entry.alone] or None) if entry.alone else None

@@ -1,7 +1,7 @@
 """Read a table measured elsewhere, through a mapping, into rows of a profile dataset.
 
-Yala / Tomur (ASPLOS'25) publishes such tables: counters of the competition, traffic attributes, and the throughput.
-Values that the table lacks stay unknown: no solo run, competitor's name or latency is invented.
+Yala / Tomur (ASPLOS'25) publishes such tables, with counters of the competitors, traffic attributes and throughput.
+Values that the table lacks, such as solo runs, competitors' names or latencies, stay unknown.
 """
 
 import csv
@@ -28,9 +28,9 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import metric, no_pressure
 from slomo.vocabulary.workload import Workload
 
-#: Name of competitors that the table does not name.
+#: Name given to competitors that the table does not name.
 UNNAMED = "unnamed-competition"
-#: Largest number of cells of an imported table, as each becomes a Python value.
+#: Largest number of cells of an imported table; it is limited because each cell becomes a Python value.
 _MOST_CELLS = 20_000_000
 _SUFFIXES = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".txt": "whitespace", ".dat": "whitespace"}
 
@@ -47,13 +47,13 @@ class MeasuredTable:
 
 @dataclass
 class TableRows:
-    """Imported rows of a dataset, and what was left out."""
+    """Imported rows of a dataset, and the rows and columns that were left out."""
 
-    #: As `slomo.records.rows` makes them.
+    #: Rows in the form of `slomo.records.rows`.
     listed: list[rows.Row] = field(default_factory=list)
-    #: Reason -> number of rows.
+    #: Reason -> number of rows dropped.
     dropped: dict[str, int] = field(default_factory=dict)
-    #: Vector columns that were zero throughout, that is, counters that were not read.
+    #: Vector columns that are zero in all rows; their counters count as not read.
     unreported: list[str] = field(default_factory=list)
     #: Columns of the file that are not in the mapping.
     ignored: list[str] = field(default_factory=list)
@@ -68,8 +68,8 @@ class _BadRowError(Exception):
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
     """Read a table through a mapping.
 
-    Raises ConfigurationError, with file, line and column, if file and mapping do not match, or for a bad row if these
-    are not dropped.
+    Raises ConfigurationError, with file, line and column, if file and mapping do not match, or if a row is invalid and
+    the mapping does not say to drop invalid rows.
     """
     file = mapping.file
     table = read_table(path, file.format, file.separator, file.comment, file.names)
@@ -102,7 +102,7 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
     try:
         target = mapping.workload(labels.get("nf"), values.traffic)
     except SlomoError as error:
-        # the message names the attribute at fault, the mapping gives its column
+        # the message names the wrong attribute; the mapping gives its column
         sources = {column.traffic: name for name, column in mapping.columns.items() if column.traffic}
         wrong = next((source for source in sources if source in error.message), None)
         if wrong is None:
@@ -142,7 +142,7 @@ def measured_row(colocation: Colocation, plan: Plan, mpps: float, identity: str)
 
 
 def _plan(mapping: TableMapping, colocation: Colocation) -> Plan:
-    """Return a row's plan; a row with named competitors is a mix, which is never used for fitting."""
+    """Return a row's plan; a row with named competitors is a mix, to which models are never fitted."""
     if not colocation.competitors or any(workload.nf == UNNAMED for workload in colocation.competitors):
         return Plan.IMPORTED if colocation.competitors else Plan.SOLO
     return Plan(mapping.file.plan) if mapping.file.plan else rows.plan_of(colocation)
@@ -178,7 +178,7 @@ class _Values:
             self.traffic[column.traffic] = round(value) if whole else value
 
     def competitors(self) -> tuple[Workload, ...]:
-        """Return the competitors of the target; placeholders if only their number is known."""
+        """Return the target's competitors; placeholders if only their number is known."""
         cell = self.labels.get("competitors")
         if cell is None:
             return (Workload(UNNAMED),) * self.competitor_count()
@@ -189,7 +189,7 @@ class _Values:
             raise _BadRowError(error.message, column, cell) from None
 
     def competitor_count(self) -> int:
-        """Return the row's number of competitors; one unnamed competition by default."""
+        """Return the row's number of competitors; by default 1, which stands for all unnamed competitors."""
         text = self.labels.get("competitor_count")
         if text is None:
             return self.mapping.file.competitor_count
@@ -207,7 +207,7 @@ class _Values:
         target = metric(metric_name)
         prefix = column.of or self.mapping.file.vectors or "competition"
         place = schema.metric_column(prefix, target.name)
-        # several columns of one metric add up; if one is missing, so is the sum
+        # several columns of one metric are added; if one of them is missing, so is the sum
         self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(target, column.unit)
         if fault := metric_fault(target.name, target.unit, self.vectors[place]):
             raise _BadRowError(fault, name, self.cells[name])
@@ -235,7 +235,7 @@ class _Values:
 
 
 def _blank_unread(result: TableRows) -> None:
-    """Mark vector columns as unreported if they are zero in every row that has competitors."""
+    """Mark vector columns as not reported if they are zero in every row that has competitors."""
     contended = [row for row in result.listed if row[schema.COMPETITOR_COUNT] > 0]
     names = {name for row in contended for name in row if name in schema.METRIC_COLUMNS}
     for name in sorted(names):
@@ -248,7 +248,7 @@ def _blank_unread(result: TableRows) -> None:
 def read_table(
     path: Path, kind: str | None, separator: str | None = None, comment: str = "#", names: Sequence[str] = ()
 ) -> MeasuredTable:
-    """Read a table unchanged from its file; by default the file's name decides format and separator."""
+    """Read a table's cells without conversion; by default the file's name determines format and separator."""
     kind = kind or _SUFFIXES.get(path.suffix.lower(), "csv")
     if kind == "parquet":
         return _read_parquet(path)
@@ -274,7 +274,7 @@ def read_table(
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
-    """Raise an error if a header has a repeated or invalid name."""
+    """Raise an error if a column name is repeated or invalid."""
     places: dict[str, list[str]] = {}
     for place, name in enumerate(names, start=1):
         places.setdefault(name, []).append(str(place))

@@ -1,8 +1,9 @@
 """Read the ``-csv`` files of every Intel PCM release since 2016 as samples of named numbers.
 
-Layouts after PCM's own writers (opcm/pcm src/pcm.cpp print_csv_header and print_csv, src/pcm-memory.cpp): two header
-rows (group above metric; the group named once per block until 2020, in every cell since), separators ``;`` until 2019
-and ``,`` since; or one header row ``Group - metric`` in flattened files. Columns are found by name, never by position.
+The layouts are those of PCM's own writers (opcm/pcm src/pcm.cpp print_csv_header and print_csv, src/pcm-memory.cpp).
+Files have two header rows, the group above the metric; until 2020 the group is named once per block, since then in
+every cell. The separator is ``;`` until 2019 and ``,`` since. Flattened files have one header row ``Group - metric``.
+Columns are found by name, never by position.
 """
 
 import csv
@@ -32,13 +33,13 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Dialect:
-    """Separators, header and layout of a PCM file."""
+    """Tool, separator and header layout of a PCM file."""
 
-    #: ``pcm`` or ``pcm-memory``.
+    #: Tool that wrote the file, ``pcm`` or ``pcm-memory``.
     tool: str
-    #: Between cells.
+    #: Separator between cells.
     separator: str
-    #: ``sparse`` (group named once), ``repeated`` (in every cell) or ``flattened`` (one row).
+    #: Header: ``sparse`` (group named once per block), ``repeated`` (group in every cell) or ``flattened`` (one row).
     header: str
 
 
@@ -46,17 +47,17 @@ class Dialect:
 class PcmText:
     """Samples of named numbers from one PCM file."""
 
-    #: How the file was written.
+    #: Tool, separator and layout of the file.
     dialect: Dialect
-    #: Column names, each once.
+    #: Column names, without repetition.
     keys: tuple[Key, ...]
-    #: NaN for an empty cell or ``N/A``; non-finite text is marked in `broken`, shape (n_samples, n_keys).
+    #: Values, NaN for an empty cell or ``N/A``, shape (n_samples, n_keys); `broken` marks other non-finite text.
     values: NDArray[np.float64]
-    #: Whether the cell had a value that is no finite number (``-nan``, ``inf``, garbage), shape (n_samples, n_keys).
+    #: Whether a cell's text is no finite number (``-nan``, ``inf``, garbage), shape (n_samples, n_keys).
     broken: NDArray[np.bool_]
     #: Date and time of each sample as text.
     stamps: tuple[str, ...]
-    #: Samples that are the first of a run.
+    #: Indices of samples that are the first of a run of PCM.
     starts: frozenset[int]
     #: Number of lines with too few cells.
     cut_lines: int
@@ -96,7 +97,7 @@ def read_pcm_text(path: Path) -> PcmText:
 
 def _split(path: Path, text: str, separator: str) -> Iterator[list[str]]:
     csv.field_size_limit(10_000_000)
-    # PCM quotes nothing; a stray quote in damaged text must not swallow the following lines
+    # PCM quotes no cells; a stray quote in a damaged file must not join the following lines
     quoted = any(line.startswith('"') for line in text[:100_000].split("\n")[:4])
     plain = io.StringIO(text.replace("\0", ""))
     reader = csv.reader(plain, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
@@ -143,7 +144,7 @@ def _flattened(cell: str) -> Key:
 
 
 def _whole_rows(header: _Header, lines: Iterator[list[str]]) -> tuple[_Body, int]:
-    """Keep complete rows, record where a new run begins, count incomplete rows (PCM may still be writing)."""
+    """Return the complete rows with the starts of runs, and the number of incomplete rows (PCM may still write)."""
     body = _Body()
     named = [place for place, (_, metric) in enumerate(header.names) if metric]
     needed = named[-1] + 1

@@ -1,7 +1,7 @@
 """A recording of Intel PCM: metrics of cores, sockets and system in slomo's units, without invalid samples.
 
 SLOMO (SIGCOMM'20) section 5 takes its contentiousness metrics from ``pcm -csv``. PCM prints 0, -1, ``N/A``, ``nan`` or
-nonsense for counters that it could not read. Such values are missing here, and contradictory samples are dropped.
+nonsense for counters that it could not read. slomo treats such values as missing and drops contradictory samples.
 """
 
 import math
@@ -27,11 +27,11 @@ NEGATIVE_IPC, NOT_FINITE, CUT = "IPC below 0", "value that is not finite", "line
 _TIME_TOLERANCE = 0.05
 #: Plausible range of the mean latency of LLC misses; values outside mean an unread counter [ns].
 _LATENCY_NS = (5.0, 20_000.0)
-#: Metrics that are never zero throughout on a machine that executes instructions.
+#: Metrics that cannot be zero in all samples on a machine that executes instructions.
 _NEVER_ZERO = ("IPC", "INST", "EXEC", "FREQ", "AFREQ", "L2MISS", "L3OCC", "READ", "WRITE")
-#: Metric that may round to 0 throughout -> a counter of the same kind that must then have been read.
+#: Metric that may round to 0 in all samples -> a counter of the same kind, which must then have been read.
 _MAY_BE_ZERO = {"LMB": "L3OCC", "RMB": "L3OCC", "L3MISS": "L2MISS", "L3MPI": "L2MISS"}
-#: pcm-memory's columns (rates already, in MB/s = 1e6 bytes per second), the preferred one first.
+#: Columns of pcm-memory for a metric, the preferred one first; they hold rates in MB/s (1e6 bytes per second).
 _MEMORY_COLUMNS = {
     "READ": ("MemRead(MB/s)", "DRAMRead", "Read"),
     "WRITE": ("MemWrite(MB/s)", "DRAMWrite", "Write"),
@@ -42,16 +42,16 @@ _MEMORY_COLUMNS = {
 class PcmRecording:
     """Samples of a PCM recording."""
 
-    #: The file.
+    #: Path of the file.
     path: str
-    #: How it was written.
+    #: Tool, separator and layout of the file.
     dialect: Dialect
-    #: True sampling interval, and its source.
+    #: Actual sampling interval, and its source.
     interval: Interval
-    #: Reason -> number of samples dropped; counted per file for reasons that void a whole line, per core, socket or
-    #: system for the others.
+    #: Reason -> number of samples dropped. A reason that invalidates a whole line counts once per line; other reasons
+    #: count once per core, socket or system.
     dropped: Mapping[str, int]
-    #: ``metric (unit)`` -> why its values count as not reported.
+    #: ``metric (unit)`` -> reason why its values count as not reported.
     unavailable: Mapping[str, str]
     _text: PcmText
     _columns: Mapping[Unit, Mapping[str, list[int]]]
@@ -88,9 +88,9 @@ class PcmRecording:
         return self._vector(self._unit(Scope.SYSTEM, -1))
 
     def zero_throughout(self, scope: Scope) -> tuple[str, ...]:
-        """Return metrics missing because all samples are 0 although related counters were read.
+        """Return the metrics that count as missing because all samples are 0, although related counters were read.
 
-        Small amounts round to 0 just like unreadable counters, so another recording must decide.
+        Small amounts are printed as 0, and so are unreadable counters; only another recording can decide between them.
         """
         units = [unit for unit in self._units(scope) if self._kept[unit].any()]
         blanked = [name for name in _MAY_BE_ZERO if any(f"{name} ({unit})" in self.unavailable for unit in units)]
@@ -99,8 +99,8 @@ class PcmRecording:
     def frame(self, scope: str) -> pd.DataFrame:
         """Return the kept samples of ``'core'``, ``'socket'`` or ``'system'``, in the units of `slomo.vocabulary`.
 
-        One row per sample and unit: ``sample``, ``time``, ``interval_s``, ``socket``, ``core``, then a column per
-        metric; NaN if not reported.
+        One row per sample and core, socket or system: ``sample``, ``time``, ``interval_s``, ``socket``, ``core``, then
+        a column per metric; NaN if not reported.
         """
         parts = [self._tidy(unit, self._values[unit], self._kept[unit]) for unit in self._units(scope)]
         names = [name for name in METRICS if any(name in part for part in parts)]
@@ -111,7 +111,7 @@ class PcmRecording:
         )
 
     def raw(self, scope: str) -> pd.DataFrame:
-        """Return all samples under PCM's names and units, per interval; column ``kept`` says which are used."""
+        """Return all samples with PCM's names and units, per interval; column ``kept``: whether a sample is used."""
         parts = []
         for unit in self._units(scope):
             columns = {name: self._text.values[:, places].mean(axis=1) for name, places in self._columns[unit].items()}
@@ -171,16 +171,16 @@ def read_pcm(path: str | Path, *, interval_s: float | None = None, nominal_mhz: 
     Parameters
     ----------
     path : str or Path
-        The file; PCM may still be writing it.
+        The file; PCM may still write to it.
     interval_s : float, optional
-        Sampling interval PCM was started with [s], where file and clock do not tell.
+        Sampling interval with which PCM was started [s]; needed if it does not follow from the file.
     nominal_mhz : float, optional
-        Nominal frequency of the processor [MHz], which turns TIME(ticks) into the true interval.
+        Nominal frequency of the processor [MHz], which converts TIME(ticks) to the actual interval.
 
     Raises
     ------
     ConfigurationError
-        Where the file is empty or no such output.
+        If the file is empty or has another format.
     """
     text = read_pcm_text(Path(path))
     columns = unit_columns(text.keys)
@@ -239,7 +239,7 @@ def _threads(unit: Unit, units: Mapping[Unit, object]) -> int:
 
 
 def _refine(values: dict[str, Floats]) -> None:
-    """Replace misses per instruction by the quotient of both counts if the counts have more digits."""
+    """Replace misses per instruction by misses divided by instructions if these counts have more digits."""
     for name, misses in (("L3MPI", "L3MISS"), ("L2MPI", "L2MISS")):
         if name in values and misses in values and "INST" in values:
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -253,7 +253,7 @@ def _no_negatives(values: Floats) -> Floats:
 
 
 def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_]:
-    """Return the samples that have a non-finite value in a metric of which other samples can be read."""
+    """Return the samples with a non-finite value of a metric that other samples report."""
     read_columns = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns} | {
         "ACYC",
         "TIME(ticks)",
@@ -269,7 +269,7 @@ def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_
 def _kept_lines(text: PcmText, interval: Interval, dropped: dict[str, int]) -> NDArray[np.bool_]:
     usable = np.ones(len(text.stamps), dtype=bool)
     if len(text.starts) < len(usable):
-        starts = [start for start in text.starts if start < len(usable)]  # a header may stand at the end
+        starts = [start for start in text.starts if start < len(usable)]  # the last line may be a header
         usable[starts] = False
         dropped[FIRST] = len(starts)
     usual = float(np.nanmedian(interval.ticks[usable])) if np.isfinite(interval.ticks[usable]).any() else math.nan

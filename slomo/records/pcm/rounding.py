@@ -1,4 +1,4 @@
-"""Recover values that PCM rounded to zero: it prints few decimals, so an idle core's EXEC of 0.002 becomes 0.00.
+"""Recover values that PCM rounded to zero: PCM prints few decimals, so an idle core's EXEC of 0.002 becomes 0.00.
 
 INST, ACYC and TIME(ticks) are printed in millions with more digits. EXEC is INST over TIME, FREQ is ACYC over TIME, IPC
 is INST over ACYC (opcm/pcm, cpucounters.h: getExecUsage, getRelativeFrequency over active time, getIPC).
@@ -16,11 +16,11 @@ from slomo.vocabulary.vector import Floats
 def unrounded(
     values: dict[str, Floats], text: PcmText, columns: Mapping[str, Sequence[int]], interval: Interval, threads: int
 ) -> None:
-    """Replace zeros of EXEC, FREQ and IPC by positive values computed from more precise columns of the same unit.
+    """Replace zeros of EXEC, FREQ and IPC by values computed from more precise columns of the same core or socket.
 
-    `values`, shape (samples,): a unit's metrics; changed in place. `text`, `columns`, `interval`: the file, the unit's
-    columns and the length of its samples (TIME in millions of ticks). `threads`: hardware threads that PCM averages the
-    unit over; 0 where that is not known, then only IPC can be told.
+    `values`: metrics of a core, socket or system, each of shape (samples,); changed in place. `text`, `columns`,
+    `interval`: the file, its columns for these metrics, and the length of the samples (TIME in millions of ticks).
+    `threads`: number of hardware threads over which PCM averages; 0 if unknown, then only IPC can be computed.
     """
     counts = {name: text.values[:, columns[name][0]] for name in ("INST", "ACYC") if name in columns}
     time = interval.ticks * threads if threads else np.full(len(text.stamps), np.nan)

@@ -1,7 +1,8 @@
 """Find the core, socket or system of each column group of a PCM file, and the length of each sampling interval.
 
-Group names after opcm/pcm src/pcm.cpp print_csv_header over its releases; TIME(ticks) is the invariant time-stamp
-counter of core 0 in millions, so that dividing by the nominal frequency in MHz gives the true interval in seconds.
+Group names are those of opcm/pcm src/pcm.cpp, print_csv_header, in all its releases. TIME(ticks) is the invariant
+time-stamp counter of core 0 in millions; divided by the nominal frequency in MHz, it gives the actual interval in
+seconds.
 """
 
 import math
@@ -21,14 +22,14 @@ _CORE = re.compile(r"^core\s*(\d+)\s*\(\s*socket\s*(\d+)\s*\)$", re.IGNORECASE)
 _LINK = re.compile(r"^skt\s*(\d+)\s*(datain|trafficout)\s*\(percent\)$", re.IGNORECASE)
 _SOCKET_CELL = re.compile(r"^skt\s*(\d+)$", re.IGNORECASE)
 _MISS_LATENCY = "LLCRDMISSLAT(ns)"
-#: Nominal frequencies of any processor PCM supports [MHz].
+#: Least and largest nominal frequency of the processors that PCM supports [MHz].
 _PLAUSIBLE_MHZ = (700.0, 6000.0)
 DEFAULT_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, order=True)
 class Unit:
-    """The core, socket or system that a group of columns describes; -1 for numbers that do not apply."""
+    """The core, socket or system that a group of columns describes; -1 for a number that does not apply."""
 
     scope: Scope
     socket: int = -1
@@ -48,7 +49,7 @@ class Interval:
     seconds: Floats
     #: TIME(ticks) [millions]; NaN without such a column, shape (n_samples,).
     ticks: Floats
-    #: ``given``, ``nominal frequency``, ``timestamps`` or ``assumed``.
+    #: Source of the length: ``given``, ``nominal frequency``, ``timestamps`` or ``assumed``.
     source: str
     #: Frequency of the time-stamp counter, if known or inferred [MHz].
     nominal_mhz: float | None
@@ -66,7 +67,7 @@ def plain(name: str) -> str:
 
 
 def unit_columns(keys: Sequence[Key]) -> dict[Unit, dict[str, list[int]]]:
-    """Return each unit's columns: metric name -> positions (a socket has one per link)."""
+    """Return for each core, socket and system its columns: metric name -> positions (one per link for a socket)."""
     units: dict[Unit, dict[str, list[int]]] = {}
     for place, (group, metric) in enumerate(keys):
         unit_and_name = _unit_of(group, metric)
@@ -102,8 +103,8 @@ def intervals(
 ) -> Interval:
     """Determine the length of each sample.
 
-    In order of preference: a given interval; TIME(ticks) over the nominal frequency (given, or inferred from CFREQ /
-    AFREQ or the timestamps); the timestamps alone; PCM's default of one second.
+    The sources are, in order of preference: a given interval; TIME(ticks) divided by the nominal frequency (given, or
+    inferred from CFREQ / AFREQ or the timestamps); the timestamps alone; PCM's default of one second.
     """
     count = len(text.stamps)
     ticks = _ticks(text, units)
@@ -165,7 +166,8 @@ def _nominal_mhz(
         return float(np.median(rates)) if rates.size else stated
     if not rates.size:
         return None
-    # missing lines make steps longer and rates lower: the most frequent rate is taken, then the highest
+    # missing lines make steps longer and rates lower: take the most frequent rate, and the highest of equally frequent
+    # ones
     near = [int(np.sum(np.abs(rates / rate - 1.0) < 0.05)) for rate in rates]
     best = max(range(len(rates)), key=lambda place: (near[place], rates[place]))
     return float(np.median(rates[np.abs(rates / rates[best] - 1.0) < 0.05]))
