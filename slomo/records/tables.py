@@ -53,7 +53,7 @@ def write_csv(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -
 def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -> None:
     """Write a dataset as parquet, the environment in the file's metadata.
 
-    Raises StoreError where the file cannot be written.
+    Raises StoreError if the file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
