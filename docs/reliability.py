@@ -91,7 +91,8 @@ a fault cannot happen to a call (a full disk to a read), the call succeeds and c
 {writers}
 The tests do not include a disk that acknowledges a sync and then loses the data. To test a loss of power, they record
 the calls of an undisturbed run, and compute from these which data a disk would hold if power failed after each call.
-They do so under two assumptions: a new file name reaches the disk at once, or only when its folder is synced.
+The tests compute this under each of two assumptions: a new file name reaches the disk at once, or only when its folder
+is synced.
 
 ## What is read
 
@@ -103,10 +104,10 @@ These tests give slomo damaged or hostile files, documents and requests. A case 
 - it trains on a row that it should have rejected;
 - it accepts models or data of another machine of the same name.
 
-*At most* is the CPU time and memory of the most expensive case. The damaged files are read by {readers} readers; a test
-checks that these readers use every function of slomo that opens a file. Damaged models with correct digests, as an
-attacker could send them, are loaded and then used for predictions. If a damaged file did harm, its reader was corrected
-and its cases were run again.
+The column *At most* has the CPU time and memory of the most expensive case. The damaged files are read by {readers}
+readers; a test checks that these readers use every function of slomo that opens a file. Damaged models with correct
+digests, as an attacker could send them, are loaded and then used for predictions. If a damaged file did harm, its reader
+was corrected and its cases were run again.
 
 | What is wrong | What you see | Cases | Wrong | At most | Date, commit |
 | --- | --- | --- | --- | --- | --- |
