@@ -7,7 +7,8 @@ The library raises errors; only `main` prints them and returns the code. Sub-com
 import importlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -114,7 +115,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     callback=_print_version,
     help="Print the version and exit.",
 )
-def cli(config: str | None) -> None:  # read by options.settings
+def cli(config: str | None) -> None:
     """Predict how much a network function slows down when it shares a server.
 
     The main job, end to end and without a rack: `slomo demo --out demo-output`.
@@ -123,6 +124,21 @@ def cli(config: str | None) -> None:  # read by options.settings
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 usage or configuration,
     3 testbed, 4 measurement, 5 prediction unsupported, 70 internal fault, 130 interrupted.
     """
+    if config is not None:  # refused here, since not every command reads settings; read again by options.settings
+        from slomo.config import load_settings
+
+        load_settings(file=config)
+
+
+@contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Print warnings as one line, `note: ...`, until the command ends."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -137,10 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ...
     True
     """
-    warnings.formatwarning = lambda message, *_, **__: f"note: {message}\n"
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result: Any = cli.main(args=words, prog_name="slomo", standalone_mode=False)
+        with _warnings_as_notes():
+            result: Any = cli.main(args=words, prog_name="slomo", standalone_mode=False)
     except BaseException as error:
         return faults.report(error, as_json="--json" in words, verb=next((w for w in words if w in COMMANDS), None))
     return result if isinstance(result, int) else 0

@@ -20,14 +20,16 @@ from slomo.vocabulary.display import cell
 def output_path(name: str, what: str, suffixes: Sequence[str] = ()) -> Path:
     """Return the path of the file that a command will write; check it before anything is computed.
 
-    Raises ConfigurationError for a format that a figure (`what`), say, is not stored in, or a folder that is missing or
-    read-only.
+    Raises ConfigurationError for a format that a figure (`what`), say, is not stored in, for a folder instead of a
+    file, and where the file's folder is missing or read-only.
     """
     path = Path(name)
     if suffixes and path.suffix not in suffixes:
         raise ConfigurationError(
             f"no {what} is stored as '{path.suffix}'", hint=f"needed: {', '.join(filter(None, suffixes))}"
         )
+    if path.is_dir():
+        raise ConfigurationError(f"cannot write the {what} to '{name}': it is a folder", hint="name a file in it")
     if not path.absolute().parent.is_dir():
         raise ConfigurationError(
             f"cannot write '{name}': there is no folder '{path.parent}'", hint=f"mkdir -p {path.parent}"

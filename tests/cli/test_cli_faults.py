@@ -72,6 +72,8 @@ VALUES = [
     ("evaluate --models {models} --dataset {dataset} --machine silver-4110", 2, "silver-4110", "e5-2620v4"),
     ("predict --target lpm:2 --with stats --models {models}", 2, "'lpm:2' is 2 instances", "among its competitors"),
     ("evaluate --models {models} --report {tmp}/no/r.html", 2, "there is no folder", "mkdir -p"),
+    ("evaluate --models {models} --report {tmp}", 2, "it is a folder", "name a file"),
+    ("--config {tmp}/no.toml nf list", 2, "there is no settings file", "no.toml"),
     ("train {dataset} --models {dataset}", 2, "which is a file", "name a folder"),
     ("train {tmp}/nothing.parquet --models {tmp}/m", 2, "nothing.parquet", "hint"),
     ("dataset import {dataset} --mapping {tmp}/map.yaml --out {tmp}/o.parquet", 2, "map.yaml", ""),

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import click
@@ -125,6 +126,14 @@ def test_settings_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
     assert main(["--config", str(file), "predict", "--target", "lpm"]) == 2
     assert "own.toml" in capsys.readouterr().err
+
+
+def test_warnings_look_as_before_after_a_command() -> None:
+    """A program that calls `main` keeps its own form of warnings."""
+    before = warnings.formatwarning
+
+    assert main(["nf", "list"]) == 0
+    assert warnings.formatwarning is before
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -271,8 +271,11 @@ class TestRdtClass(EnforcerContract):
         return _plan(TenantSetting("a", pod="nfv/a", memory_bandwidth=MemoryBandwidth(2, "GB/s")))
 
     @pytest.mark.parametrize(("ways", "start"), [(20, 35), (11, 64), (None, 64)])
-    def test_best_effort_pods_begin_above_guaranteed_ways(self, ways: int | None, start: int) -> None:
+    def test_best_effort_pods_begin_above_guaranteed_ways(
+        self, ways: int | None, start: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Koordinator's percentages are of the cache's ways; without a tree those that the plan names are all."""
+        monkeypatch.setattr("slomo.enforce.backends.rdt_class._ways_of_this_machine", lambda: None)
         plan = _plan(
             TenantSetting("a", pod="nfv/a", llc_way_mask=0x7F, exclusive=True),
             TenantSetting("b", pod="nfv/b", llc_way_mask=0x780),
