@@ -60,6 +60,10 @@ class SlomoError(Exception):
         return (rebuilt, (type(self), self.message, self.hint))
 
 
+#: Names that a hint lists at most.
+_MOST_NAMES = 40
+
+
 def rebuilt(kind: type[SlomoError], message: str, hint: str | None) -> SlomoError:
     """Return the error that another process or a service has reported, rebuilt from its message and hint."""
     error = kind.__new__(kind)
@@ -110,8 +114,10 @@ class UnknownNameError(UsageError):
             near.sort(key=lambda each: -_likeness(wrong, each))  # stable: difflib's order, the nearest first
             near += [each for each in folded if len(wrong) > 1 and wrong in each]  # 'e5' is far from 'e5-2620v4'
             guess = f"did you mean '{folded[near[0]]}'? " if near else ""
-            hint = f"{guess}Known: {', '.join(names) if names else 'none'}"
-        super().__init__(f"unknown {kind} '{name}'{where and ' '}{where}", hint=f"{hint}{also and '. '}{also}")
+            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            hint = f"{guess}Known: {', '.join(names[:_MOST_NAMES]) + more if names else 'none'}"
+        shown = name if str(name).isprintable() else ascii(name)[1:-1]
+        super().__init__(f"unknown {kind} '{shown}'{where and ' '}{where}", hint=f"{hint}{also and '. '}{also}")
         self.kind = kind
         self.name = name
 

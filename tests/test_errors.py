@@ -30,6 +30,7 @@ def test_unknown_name_ignores_case_and_admits_ignorance() -> None:
     """Case does not hide the match; nonsense gets only the list."""
     assert "'IPC'" in str(UnknownNameError("metric", "ipc", ["IPC", "L3OCC"]))
     assert "did you mean" not in str(UnknownNameError("metric", "zzzzzz", ["IPC"]))
+    assert str(UnknownNameError("server", "x", [f"s{n:03}" for n in range(900)])).endswith("s039 and 860 more")
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, lambda e: pickle.loads(pickle.dumps(e))])

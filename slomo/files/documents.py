@@ -352,6 +352,8 @@ def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | 
         needed = f"something else ({problem})"
     got = repr(position[-1]) if place.startswith("key`") else _shown(data, position)
     what = f"field '{_dotted(position)}': got {got}" if position else _whole(data)
+    if re.fullmatch(r"a number <=? 1\.0", needed) and _at(data, position) <= 100:
+        described = f"a share, not a percentage: {got} % is written {_at(data, position) / 100:g}"
     return f"{what}, needed {needed}", position, described
 
 
@@ -361,7 +363,7 @@ def _type_in_words(match: re.Match[str]) -> str:
 
 
 def _dotted(position: Position) -> str:
-    return ".".join(map(str, position)) or "the document"
+    return ".".join(map(str, position))
 
 
 def _missing_fields(
@@ -379,7 +381,8 @@ def _missing_fields(
     names = ", ".join(repr(name) for name, _ in missing)
     told = "; ".join(f"{name} ({text})" for name, text in missing if text)
     plural = "s" if len(missing) > 1 else ""
-    return f"field '{_dotted(position)}': lacks the required field{plural} {names}", position, told or described
+    where = f"field '{_dotted(position)}': " if position else ""
+    return f"{where}lacks the required field{plural} {names}", position, told or described
 
 
 def _shown(data: Any, position: Position) -> str:
@@ -390,6 +393,8 @@ def _shown(data: Any, position: Position) -> str:
             return "nothing"
     if isinstance(data, dict | list):
         return f"a {'mapping' if isinstance(data, dict) else 'list'} of {len(data)}"
+    if data is None or isinstance(data, bool):
+        return "nothing" if data is None else str(data).lower()
     text = repr(data)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

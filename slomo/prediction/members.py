@@ -75,7 +75,10 @@ def from_names(
     (0, 0)
     """
     if len(targets) != len(mixes):
-        raise InvalidValueError(f"{len(targets)} targets for {len(mixes)} mixes, needed one target per mix")
+        raise InvalidValueError(
+            f"{len(targets)} targets for {len(mixes)} mixes, needed one target per mix",
+            hint="a mix without competitors is []",
+        )
     if {str, dict} & {*map(type, mixes)}:  # quicker than `isinstance` of each
         mixes = [each_instance(listed(mix)) for mix in mixes]
     named = [*targets, *chain.from_iterable(mixes)]

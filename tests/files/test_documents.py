@@ -39,7 +39,7 @@ class _File(Struct, forbid_unknown_fields=True):
          "f.yaml:3: field 'cores.a.cycles': got 'many', needed a number or a list", None),
         ("machine: m\ncores:\n a: {number: 0, instructions: many}\n",
          "f.yaml:3: field 'cores.a.instructions': got 'many', needed a setting such as $rules", "per packet"),
-        ("{}\n", "f.yaml: field 'the document': lacks the required fields 'cores', 'machine'",
+        ("{}\n", "f.yaml: lacks the required fields 'cores', 'machine'",
          "machine (a machine's name)"),
     ],
 )  # fmt: skip

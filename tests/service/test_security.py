@@ -42,6 +42,25 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (f"ops write {READ}", "scope is 'write', needed read"),
+        ("ops read short", "5 characters, needed 16"),
+        ("x", "1 words"),
+    ],
+)
+def test_a_wrong_line_of_the_token_file_is_told(tmp_path: Path, line: str, said: str) -> None:
+    """The line and what is wrong in it are told, the secret is not."""
+    path = tmp_path / "tokens"
+    path.write_text(f"\n{line}\n")
+    path.chmod(0o600)
+
+    with pytest.raises(ConfigurationError, match=f"line 2: .*{said}") as told:
+        read_tokens(path)
+    assert READ not in str(told.value)
+
+
 def test_scopes_read_and_change(start: Started, tokens: Path) -> None:
     """Without a token nothing, with read no change and no place held, with admin all; probes are open."""
     client = start(token_file=tokens)

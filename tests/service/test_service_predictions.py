@@ -1,10 +1,14 @@
 """The service predicts what the library predicts, and says in one shape what it cannot."""
 
+import re
+
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 from slomo.models.library import ModelLibrary
+from slomo.service.api.routes import OPERATIONS
+from slomo.service.door.operation import Operation
 from slomo.workflow.predict import predict
 
 WRONG = "invalid-value"
@@ -105,6 +109,50 @@ def test_a_wrong_field_is_told_with_the_fields_there_are(client: TestClient) -> 
 
     assert unknown.startswith("the body: field 'with': is not known; fields: target, competitors")
     assert wrong.startswith("the body: field 'coverage': got 'most', needed a number")
+
+
+@pytest.mark.parametrize(
+    ("body", "detail", "hint"),
+    [
+        ("", "the body is empty", "/openapi.json"),
+        ("{}", "the body: lacks the required field 'target'", "/openapi.json"),
+        ('{"target": null}', "field 'target': got nothing, needed text", "/openapi.json"),
+        ('{"target": "lpm", "coverage": 90}', "got 90, needed a number < 1.0", "90 % is written 0.9"),
+        ('{"target": "lpm", "offered_mpps": 1e999}', "a number that is too large", "308 digits"),
+        ('{"target": "lpm", "offered_mpps": NaN}', "the body is no JSON", "UTF-8"),
+        ('{"target": "' + "[" * 40 + '"}', "'[[[[", "NF:count"),
+        ('{"target": ' + "[" * 40 + "]" * 40 + "}", "nested 41 deep, at most 32", "/openapi.json"),
+        ('{"target": "lpm@63B"}', "packet_size_b is 63", "/openapi.json"),
+        ('{"target": "lpm", "model": "a\u202eb"}', "'a\\u202eb'", "Known"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_to_do(client: TestClient, body: str, detail: str, hint: str) -> None:
+    """Whatever is wrong with a body, the answer says what, and one action."""
+    answer = client.post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code in (400, 422)
+    assert detail in answer.json()["detail"], answer.json()
+    assert hint in answer.json()["hint"], answer.json()
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"[", b"1e999", b"\xff", b"[" * 40 + b"]" * 40])
+@pytest.mark.parametrize("operation", [item for item in OPERATIONS if item.body is not None], ids=lambda o: o.path)
+def test_every_operation_refuses_a_body_with_a_hint(client: TestClient, operation: Operation, body: bytes) -> None:
+    """Broken bodies are refused alike by every operation, with a hint."""
+    path = re.sub(r"{\w+}", "x", operation.path)
+    answer = client.request(operation.method, path, content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code in (400, 422)
+    assert answer.json()["hint"]
+
+
+def test_a_misspelt_field_of_the_query_is_refused(client: TestClient) -> None:
+    """An operation that takes fields in the query refuses others; one without looks at none."""
+    told = client.get("/v1/cluster/history?hour=6").json()
+
+    assert (told["status"], told["detail"]) == (422, "unknown query field 'hour'")
+    assert "did you mean 'hours'" in told["hint"]
+    assert client.get("/healthz?probe=1").status_code == 200
 
 
 def test_one_wrong_question_does_not_spoil_those_beside_it(client: TestClient) -> None:

@@ -222,7 +222,7 @@ def number_of(call: Call, name: str, usual: int, most: int) -> int:
     """
     text = call.query.get(name, str(usual))
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
-        raise Problem(422, f"{name} must be a number from 1 to {most}")
+        raise Problem(422, f"{name} is '{text[:40]}', needed a whole number from 1 to {most}", hint=f"{name}={usual}")
     return int(text)
 
 

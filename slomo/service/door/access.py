@@ -48,9 +48,15 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
         parts = line.split("#", 1)[0].split()
         if not parts:
             continue
-        if len(parts) != 3 or parts[1] not in _SCOPES or len(parts[2]) < _SHORTEST:
+        wrong = (
+            f"{len(parts)} words, needed 3" if len(parts) != 3
+            else f"scope is '{parts[1]}', needed {', '.join(_SCOPES)}" if parts[1] not in _SCOPES
+            else f"the secret has {len(parts[2])} characters, needed {_SHORTEST}" if len(parts[2]) < _SHORTEST
+            else ""
+        )  # fmt: skip
+        if wrong:
             raise ConfigurationError(
-                f"token file '{path}', line {number}: this is no token",
+                f"token file '{path}', line {number}: {wrong}",
                 hint=f"write NAME read|observe|schedule|admin SECRET, the secret of {_SHORTEST} characters or more",
             )
         tokens.append(Token(parts[0], _SCOPES[parts[1]], hashlib.sha256(parts[2].encode()).digest()))

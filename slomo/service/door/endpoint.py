@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.files.documents import convert
 from slomo.service.door.access import Gate, check_origin
 from slomo.service.door.operation import Answer, Call, Caller, Operation
@@ -125,7 +125,10 @@ class Endpoint:
                 if repeated is not None:
                     return Answer(repeated)
                 body = self._decoded(operation, raw)
-                call = Call(scope.get("path_params", {}), _query(scope["query_string"]), headers, body, raw, *who)
+                query = _query(scope["query_string"])
+                if operation.query and operation.media_type == Answer.media_type and query.keys() - operation.query:
+                    raise UnknownNameError("query field", min(query.keys() - operation.query), operation.query)
+                call = Call(scope.get("path_params", {}), query, headers, body, raw, *who)
                 if operation.writes:
                     check_origin(headers)
                 return await operation.handle(self._service, call)
@@ -145,7 +148,10 @@ class Endpoint:
             try:
                 convert(msgspec.json.decode(raw), operation.body, "the body")
             except ConfigurationError as told:
-                raise msgspec.ValidationError(told.message) from None
+                raise msgspec.ValidationError(told.message) from told
+            except msgspec.ValidationError:  # the same number in `decode`, without its field
+                hint = "a number has at most 308 digits before the point"
+                raise Problem(422, "the body holds a number that is too large", hint=hint) from None
             raise
 
     def _problem(self, error: Exception, request_id: str) -> Answer:
@@ -165,6 +171,8 @@ class Endpoint:
         kind = headers.get("content-type", "application/json").split(";", 1)[0].strip().lower()
         if kind != "application/json" and not kind.endswith("+json"):
             raise Problem(415, "the body is not sent as JSON", hint="send Content-Type: application/json")
+        if not raw.strip():
+            raise Problem(400, "the body is empty", hint="send one JSON document; /openapi.json says which")
         _check_depth(raw, settings.depth_limit)
         return raw
 

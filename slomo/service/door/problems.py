@@ -87,6 +87,8 @@ def problem_of(error: BaseException, request_id: str) -> tuple[int, dict[str, An
         "detail": detail,
         "instance": f"urn:slomo:request:{request_id}",
     }
+    if hint is None and status < 500:
+        hint = "see /openapi.json for what a request may hold"
     if hint is not None:
         document["hint"] = hint
     return status, document, headers
@@ -97,7 +99,8 @@ def _described(error: BaseException) -> tuple[int, str, str, str | None, dict[st
         kind = TITLES.get(error.status, "problem").lower().replace(" ", "-").replace("'", "")
         return error.status, kind, error.message, error.hint, error.headers
     if isinstance(error, msgspec.ValidationError):
-        return 422, "schema", str(error), "see /openapi.json for what the body may hold", {}
+        hint = getattr(error.__cause__, "hint", None) or "see /openapi.json for what the body may hold"
+        return 422, "schema", str(error), hint, {}
     if isinstance(error, RecursionError):
         return 422, "schema", "the body is nested too deep", None, {}
     if isinstance(error, (msgspec.DecodeError, UnicodeDecodeError)):
