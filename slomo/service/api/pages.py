@@ -179,7 +179,7 @@ async def receipts_page(service: "Service", call: Call) -> Answer:
 
 async def login_page(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
     """Show the form in which a user enters a token."""
-    return Answer(page("Enter", "/login", login_content(is_wrong=False)), media_type=HTML)
+    return Answer(page("Log in", "/login", login_content(is_wrong=False)), media_type=HTML)
 
 
 async def login(service: "Service", call: Call) -> Answer:
@@ -190,7 +190,7 @@ async def login(service: "Service", call: Call) -> Answer:
             raise Problem(401, "this token is not known")
         service.gate.caller({"authorization": f"Bearer {secret}", "host": call.headers.get("host", "")})
     except Problem:
-        return Answer(page("Enter", "/login", login_content(is_wrong=True)), 401, {}, HTML)
+        return Answer(page("Log in", "/login", login_content(is_wrong=True)), 401, {}, HTML)
     secure = "; Secure" if service.settings.certificate else ""
     cookie = f"{COOKIE}={secret}; HttpOnly; SameSite=Strict; Path=/{secure}"
     return Answer(b"", 303, {"Location": "/", "Set-Cookie": cookie}, HTML)

@@ -112,7 +112,8 @@ def login_content(*, is_wrong: bool) -> Markup:
     """Return the form in which a user enters a token."""
     token = tag("input", type="password", name="token", id="token", required=True, autocomplete="current-password")
     message = tag("p", "This token is not known.", class_="lead broken-text", role="alert") if is_wrong else None
-    button = tag("p", tag("button", "Enter", type="submit", class_="strong"), class_="actions")
+    lead = tag("p", "The token is the secret that this service's operator gave you.", class_="lead")
+    button = tag("p", tag("button", "Log in", type="submit", class_="strong"), class_="actions")
     return joined(
-        [message, tag("form", field("Token", "token", token), button, method="post", action="/login", class_="card")]
+        [message or lead, tag("form", field("Token", "token", token), button, method="post", action="/login", class_="card")]
     )
