@@ -213,8 +213,8 @@ class _Connection:
     def __init__(self, url: str, token: str | None = None, *, timeout_s: float = 30.0, verify: Any = True) -> None:
         import httpx
 
-        if not isinstance(url, str):
-            raise UsageError(f"{url!r} is no address", hint="such as http://127.0.0.1:8080")
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise UsageError(f"{str(url)[:100]!r} is no address", hint="such as http://127.0.0.1:8080")
         positive_number("timeout_s", timeout_s, "s")
         self.url, self._broken, self._slow = url.rstrip("/"), httpx.TransportError, httpx.ReadTimeout
         headers = {"Authorization": f"Bearer {token}"} if token else {}

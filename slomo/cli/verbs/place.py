@@ -137,6 +137,8 @@ def batch(
 
     Exit code 5 if a request is refused; the other requests are placed. With --check, exit code 1 if all are placed and
     an SLO is broken in simulation.
+
+    Example: slomo place cluster.yaml requests.yaml
     """
     if service is not None:
         path = options["cluster"]

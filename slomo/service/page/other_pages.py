@@ -115,5 +115,8 @@ def login_content(*, is_wrong: bool) -> Markup:
     lead = tag("p", "The token is the secret that this service's operator gave you.", class_="lead")
     button = tag("p", tag("button", "Log in", type="submit", class_="strong"), class_="actions")
     return joined(
-        [message or lead, tag("form", field("Token", "token", token), button, method="post", action="/login", class_="card")]
+        [
+            message or lead,
+            tag("form", field("Token", "token", token), button, method="post", action="/login", class_="card"),
+        ]
     )

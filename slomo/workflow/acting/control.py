@@ -72,7 +72,7 @@ class TenantEntry(Struct, forbid_unknown_fields=True):
 
     workload: Annotated[str, Meta(description="{workload: lpm, slo: 0.9}")]
     name: str | None = None
-    slo: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    slo: Annotated[float, Meta(gt=0.0, le=1.0, description="share of solo throughput, such as 0.9")] | None = None
     policy: str | None = None
     max_cache: int | None = None
     min_cache: int | None = None

@@ -4,6 +4,7 @@
 models, together with the prediction errors on partitions that were not profiled.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -184,8 +185,14 @@ def what_if(
 
 
 def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> None:
-    """Raise InvalidValueError, naming the field, for a setting that this machine cannot have."""
+    """Raise InvalidValueError, naming the field, for a setting that this machine cannot have, or too many tenants."""
     checked = setting.checked(tenants)
+    fullest = max(Counter(checked.sockets or [0] * tenants).values(), default=0)
+    if checked.cores is None and fullest > machine.cores_per_socket:
+        raise InvalidValueError(
+            f"{fullest} tenants on a socket need {fullest} cores, '{machine.name}' has {machine.cores_per_socket}",
+            hint=f"leave out {fullest - machine.cores_per_socket}, or let some share cores",
+        )
     for mask in checked.ways or ():
         if mask > machine.full_way_mask:
             raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
