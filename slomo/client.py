@@ -214,7 +214,7 @@ class _Connection:
         import httpx
 
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-            raise UsageError(f"{str(url)[:100]!r} is no address", hint="such as http://127.0.0.1:8080")
+            raise UsageError(f"{repr(url)[:100]} is no address", hint="such as http://127.0.0.1:8080")
         positive_number("timeout_s", timeout_s, "s")
         self.url, self._broken, self._slow = url.rstrip("/"), httpx.TransportError, httpx.ReadTimeout
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -116,7 +116,7 @@ class Workload(Stored, version=SCHEMA_VERSION):
     traffic: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
-        named = isinstance(self.nf, str) and self.nf != ""
+        named = isinstance(self.nf, str) and self.nf != "" and "@" not in self.nf
         if not (named and isinstance(self.traffic, Traffic)):
             raise InvalidValueError(
                 f"workload: {f'{self.traffic!r} is no Traffic' if named else f'{self.nf!r} is no name'}",

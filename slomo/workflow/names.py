@@ -48,8 +48,9 @@ def dataset_of(dataset: "ProfileDataset | str | Path") -> "ProfileDataset":
     if isinstance(dataset, (str, Path)):
         return find_dataset(str(dataset))
     if not hasattr(dataset, "frame"):
-        shown = " ".join(repr(dataset).split())[:60]
-        raise InvalidValueError(f"{shown} is no dataset", hint="give what `profile` returned, or a path to it")
+        shown = repr(dataset) if isinstance(dataset, (int, float)) else f"a {type(dataset).__name__}"
+        hint = "give what `profile` returned or a path to it; `import_table` makes one of a table measured elsewhere"
+        raise InvalidValueError(f"{shown} is no dataset", hint=hint)
     return dataset
 
 

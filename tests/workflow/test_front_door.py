@@ -75,6 +75,9 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "selector": (lambda _: slomo.Request("a", "lpm", selector=["x"]), "needed a mapping"),  # type: ignore[arg-type]
     "spread": (lambda _: slomo.Request("a", "lpm", spread=3), "3 is no Spread"),  # type: ignore[arg-type]
     "no-name": (lambda _: slomo.Workload(""), "'' is no name"),
+    "name-with-traffic": (lambda _: slomo.Workload("lpm@1500B"), "'lpm@1500B' is no name"),
+    "frame-for-dataset": (lambda lib: slomo.train(lib), "a ModelLibrary is no dataset"),
+    "address-without-http": (lambda _: Client("localhost:8080"), "'localhost:8080' is no address"),
     "request-document": (lambda _: slomo.Request.from_dict({"id": "a", "nff": "lpm"}), "'nff': is not known"),
     "cluster-document": (lambda _: slomo.Cluster.from_dict([]), "a list of 0, needed a mapping"),  # type: ignore[arg-type]
     "service-address": (lambda _: Client(None), "None is no address"),  # type: ignore[arg-type]
