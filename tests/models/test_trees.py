@@ -4,14 +4,15 @@ import json
 
 import numpy as np
 import pytest
+import xgboost
+from sklearn.ensemble import GradientBoostingRegressor
 
 from slomo.errors import ConfigurationError
 from slomo.models.functions import trees
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.functions.tree_kernel import sum_of_trees
 from slomo.models.functions.trees import TreeEnsemble, TreeNode, grow
-from slomo.training.families.gradient_boosting import PublishedBoosting, ensemble_of
-from slomo.training.families.xgb import MonotoneBoosting
+from slomo.training.families.gradient_boosting import ensemble_of
 
 
 @pytest.fixture(scope="module")
@@ -31,39 +32,40 @@ def queries() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def published(table: tuple[np.ndarray, np.ndarray]) -> PublishedBoosting:
-    return PublishedBoosting().fit(*table)
+def published(table: tuple[np.ndarray, np.ndarray]) -> GradientBoostingRegressor:
+    return GradientBoostingRegressor(random_state=0).fit(*table)
 
 
 @pytest.fixture(scope="module")
-def boosted(table: tuple[np.ndarray, np.ndarray]) -> MonotoneBoosting:
-    return MonotoneBoosting(monotone=(-1,) * 6).fit(*table)
+def boosted(table: tuple[np.ndarray, np.ndarray]) -> xgboost.Booster:
+    settings = {"max_depth": 4, "subsample": 0.7, "colsample_bytree": 0.7, "nthread": 1}
+    rows = xgboost.DMatrix(table[0], label=table[1], nthread=1)
+    return xgboost.train({**settings, "monotone_constraints": (-1,) * 6}, rows, num_boost_round=100)
 
 
-def _source(model: MonotoneBoosting) -> str:
-    return bytes(model.booster_.save_raw("json")).decode()
+def _source(model: xgboost.Booster) -> str:
+    return bytes(model.save_raw("json")).decode()
 
 
-def test_scikit_learn_numbers_to_the_bit(published: PublishedBoosting, queries: np.ndarray) -> None:
+def test_scikit_learn_numbers_to_the_bit(published: GradientBoostingRegressor, queries: np.ndarray) -> None:
     """Our evaluation of scikit-learn's trees equals its own predict in every bit."""
-    np.testing.assert_array_equal(ensemble_of(published.booster_).predict(queries), published.predict(queries))
+    np.testing.assert_array_equal(ensemble_of(published).predict(queries), published.predict(queries))
 
 
-def test_plain_format_keeps_every_bit(published: PublishedBoosting, queries: np.ndarray) -> None:
+def test_plain_format_keeps_every_bit(published: GradientBoostingRegressor, queries: np.ndarray) -> None:
     """Trees written to JSON text and read back predict the same numbers."""
-    data = json.loads(json.dumps(plain_to_dict(ensemble_of(published.booster_))))
+    data = json.loads(json.dumps(plain_to_dict(ensemble_of(published))))
     np.testing.assert_array_equal(plain_from_dict(data, 6).predict(queries), published.predict(queries))
 
 
-def test_xgboost_numbers_to_the_bit(boosted: MonotoneBoosting, queries: np.ndarray) -> None:
+def test_xgboost_numbers_to_the_bit(boosted: xgboost.Booster, queries: np.ndarray) -> None:
     """Our evaluation of xgboost's own JSON equals its own predict in every bit of float32."""
-    np.testing.assert_array_equal(xgboost_from_json(_source(boosted), 6).predict(queries), boosted.predict(queries))
+    own = boosted.inplace_predict(queries.astype(np.float32)).astype(float)
+    np.testing.assert_array_equal(xgboost_from_json(_source(boosted), 6).predict(queries), own)
 
 
 def test_xgboost_sends_missing_values_its_way(table: tuple[np.ndarray, np.ndarray], queries: np.ndarray) -> None:
     """NaN takes the branch that xgboost learned for it."""
-    import xgboost
-
     random = np.random.default_rng(2)
     rows = np.where(random.random(table[0].shape) < 0.2, np.nan, table[0])
     grown = xgboost.train({"max_depth": 4, "nthread": 1}, xgboost.DMatrix(rows, label=table[1]), num_boost_round=40)
@@ -77,7 +79,7 @@ def test_compiled_kernel_gives_the_same_numbers(kind: str, queries: np.ndarray, 
     """The numba kernels for big batches and for few rows equal the numpy path in every bit."""
     pytest.importorskip("numba")
     model = request.getfixturevalue(kind)
-    ensemble = ensemble_of(model.booster_) if kind == "published" else xgboost_from_json(_source(model), 6)
+    ensemble = ensemble_of(model) if kind == "published" else xgboost_from_json(_source(model), 6)
     rows = queries.astype(np.float32)
     numbers = ensemble._predict_chunk(rows)
     trees = ensemble.feature, ensemble.threshold, ensemble.leaf, ensemble.start
@@ -85,7 +87,7 @@ def test_compiled_kernel_gives_the_same_numbers(kind: str, queries: np.ndarray, 
     np.testing.assert_array_equal(sum_of_trees(rows[:9], *trees), numbers[:9])
 
 
-def test_one_row_alone_equals_the_same_row_in_a_batch(boosted: MonotoneBoosting, queries: np.ndarray) -> None:
+def test_one_row_alone_equals_the_same_row_in_a_batch(boosted: xgboost.Booster, queries: np.ndarray) -> None:
     """A prediction does not depend on what else is asked."""
     ensemble = xgboost_from_json(_source(boosted), 6)
     assert ensemble.predict(queries[7:8])[0] == ensemble.predict(queries)[7]
@@ -100,9 +102,9 @@ def test_uneven_trees_lay_out_right() -> None:
     assert grown.predict(np.array([[-1.0, 9.0], [1.0, 5.0], [1.0, 6.0]])).tolist() == [1.0, 2.0, 3.0]
 
 
-def test_no_rows_give_no_answers(published: PublishedBoosting) -> None:
+def test_no_rows_give_no_answers(published: GradientBoostingRegressor) -> None:
     """An empty batch is answered with an empty array."""
-    assert ensemble_of(published.booster_).predict(np.empty((0, 6))).shape == (0,)
+    assert ensemble_of(published).predict(np.empty((0, 6))).shape == (0,)
 
 
 _LEAF = TreeNode([-1], [-1], [0], [0.0], [1.0], [True])
@@ -141,7 +143,7 @@ def test_trees_too_deep_are_refused() -> None:
         )
 
 
-def _edited(model: MonotoneBoosting, edit: str) -> str:
+def _edited(model: xgboost.Booster, edit: str) -> str:
     data = json.loads(_source(model))
     learner = data["learner"]
     tree = learner["gradient_booster"]["model"]["trees"][3]
@@ -182,7 +184,7 @@ def _edited(model: MonotoneBoosting, edit: str) -> str:
         "categories",
     ],
 )
-def test_damaged_xgboost_models_are_refused(boosted: MonotoneBoosting, edit: str) -> None:
+def test_damaged_xgboost_models_are_refused(boosted: xgboost.Booster, edit: str) -> None:
     """Whatever was changed in xgboost's file, reading it ends in a ConfigurationError."""
     with pytest.raises(ConfigurationError):
         xgboost_from_json(_edited(boosted, edit), 6)

@@ -7,12 +7,9 @@ cross-validation.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.errors import MissingMetricError
 from slomo.models.base import CompositionKind, Floats
@@ -27,56 +24,14 @@ _FOLDS = 10
 _JITTER = 1e-10
 
 
-class AdditiveRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Non-negative least squares with an intercept and shrunk slopes.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the folds.
-
-    Attributes
-    ----------
-    base_ : float
-        Intercept, at least 0.
-    slopes_ : ndarray of shape (features,)
-        At least 0.
-    strength_ : float
-        Shrinkage chosen.
-
-    Examples
-    --------
-    >>> X = np.linspace(0.0, 1.0, 30)[:, None]
-    >>> fitted = AdditiveRegressor().fit(X, 0.1 + 0.5 * X[:, 0])
-    >>> round(fitted.base_, 2), fitted.slopes_.round(2).tolist()
-    (0.1, [0.5])
-    """
-
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
-
-    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "AdditiveRegressor":
-        """Fit additional times `y` over pressures `X`, shape ``(n, features)``."""
-        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
-        weights = np.ones(len(y)) if row_weights is None else np.asarray(row_weights, dtype=np.float64)
-        spread = X.std(axis=0)
-        scale = np.where(spread > 1e-12 * np.maximum(np.abs(X).max(axis=0, initial=0.0), 1e-300), spread, np.inf)
-        scaled, y = X / scale, y.astype(np.float64)
-        self.strength_ = _strength(scaled, y, weights, self.seed)
-        design = np.column_stack([np.ones(len(y)), scaled])
-        answer = _solved(*_normal(design, y, weights), self.strength_)
-        self.base_, self.slopes_ = float(answer[0]), answer[1:] / scale
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # it never falls, by intent
-        return tags
-
-    def predict(self, X: Any) -> Any:
-        """Return the additional time for pressures `X`."""
-        check_is_fitted(self)
-        return self.base_ + validate_data(self, X, reset=False, dtype=np.float64) @ self.slopes_
+def _fitted(pressures: Floats, extra: Floats, weights: Floats, seed: int) -> tuple[float, Floats]:
+    """Return the intercept and the slopes of additional times over pressures, none of them below 0."""
+    spread = pressures.std(axis=0)
+    scale = np.where(spread > 1e-12 * np.maximum(np.abs(pressures).max(axis=0, initial=0.0), 1e-300), spread, np.inf)
+    scaled = pressures / scale
+    strength = _strength(scaled, extra, weights, seed)
+    answer = _solved(*_normal(np.column_stack([np.ones(len(extra)), scaled]), extra, weights), strength)
+    return float(answer[0]), answer[1:] / scale
 
 
 def _strength(scaled: Floats, y: Floats, weights: Floats, seed: int) -> float:
@@ -139,9 +94,5 @@ class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
         share = np.minimum(rows.mpps[pressed] / rows.solo_mpps, 1.0)
         # a relative error of the throughput is one of 1 + extra time, so extra times of slow rows are less certain
         extra = rows.solo_mpps / rows.mpps[pressed] - 1.0
-        fitted = AdditiveRegressor(rows.seed).fit(
-            np.maximum(rows.vectors[pressed], 0.0), extra, weights[pressed] * share**2
-        )
-        return AdditiveSensitivity(
-            self.name, rows.names, self.composition, rows.solo_mpps, fitted.base_, fitted.slopes_
-        )
+        base, slopes = _fitted(np.maximum(rows.vectors[pressed], 0.0), extra, weights[pressed] * share**2, rows.seed)
+        return AdditiveSensitivity(self.name, rows.names, self.composition, rows.solo_mpps, base, slopes)

@@ -7,12 +7,9 @@ to imported tables, in addition to the other families, and cross-validation choo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.errors import MissingMetricError
 from slomo.models.base import CompositionKind
@@ -21,45 +18,9 @@ from slomo.models.functions.trees import MAX_DEPTH, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
 from slomo.training.families.gradient_boosting import node_of
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
-from slomo.training.families.xgb import MonotoneBoosting, sensitivity_of
+from slomo.training.families.xgb import XGBOOST_DEFAULTS, boosted
 
 _TREES = 100
-
-
-class ExtraTrees(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Extra trees, limited to the depth that stored trees may have.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the splits.
-
-    Attributes
-    ----------
-    forest_ : ExtraTreesRegressor
-        The fitted forest.
-
-    Examples
-    --------
-    >>> X = np.linspace(0.0, 1.0, 40)[:, None]
-    >>> round(float(ExtraTrees().fit(X, 5.0 - X[:, 0]).predict(X[:1])[0]), 1)
-    5.0
-    """
-
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
-
-    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "ExtraTrees":
-        """Fit throughput `y` over vectors `X`, shape ``(n, features)``."""
-        X, y = validate_data(self, X, y, y_numeric=True)
-        forest = ExtraTreesRegressor(_TREES, max_depth=MAX_DEPTH, random_state=self.seed, n_jobs=1)
-        self.forest_ = forest.fit(X, y, row_weights)
-        return self
-
-    def predict(self, X: Any) -> Any:
-        """Return the throughput for each row of `X`."""
-        check_is_fitted(self)
-        return self.forest_.predict(validate_data(self, X, reset=False))
 
 
 class _EveryColumn:
@@ -86,7 +47,8 @@ class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
-        forest = ExtraTrees(rows.seed).fit(rows.vectors, rows.mpps, rows.weights).forest_
+        forest = ExtraTreesRegressor(_TREES, max_depth=MAX_DEPTH, random_state=rows.seed, n_jobs=1)
+        forest.fit(rows.vectors, rows.mpps, rows.weights)
         count = len(forest.estimators_)
         trees = [node_of(each.tree_, each.tree_.value[:, 0, 0] / count) for each in forest.estimators_]
         ensemble = grow(trees, start=0.0, n_features=len(rows.names), dtype=np.float64)
@@ -102,9 +64,7 @@ class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
-        booster = MonotoneBoosting(None, 100, 0.3, 6, 1.0, 1.0, 1.0, 1.0, rows.seed)  # as xgboost does it by default
-        fitted = booster.fit(rows.vectors, rows.mpps / rows.solo_mpps, rows.weights)
-        return sensitivity_of(self.name, rows.names, fitted, rows.solo_mpps)
+        return boosted(self.name, rows, XGBOOST_DEFAULTS)
 
 
 @dataclass(frozen=True)

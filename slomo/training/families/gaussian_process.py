@@ -6,12 +6,10 @@ likelihood). Rates and bytes are scaled linearly near 0 and logarithmically abov
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from slomo.models.base import CompositionKind, Floats
@@ -26,82 +24,20 @@ _EFFORT = {"maxiter": 60}
 _LENGTH, _SIGNAL, _NOISE = (0.1, 100.0), (1e-2, 1e3), (1e-5, 1.0)
 
 
-class SmoothRegression(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Gaussian process regression with one length scale per column, fitted by marginal likelihood.
-
-    Parameters
-    ----------
-    rows : int
-        Most rows the length scales are chosen on.
-    seed : int
-        Seed of the choice of these rows.
-
-    Attributes
-    ----------
-    points_ : ndarray of shape (n, features)
-        Standardised rows.
-    weights_ : ndarray of shape (n,)
-        What each row's kernel is multiplied with.
-    center_, spread_ : ndarray of shape (features,)
-        Of the rows; a column that never changes has an infinite spread.
-    length_ : ndarray of shape (features,)
-        Length scales.
-    mean_, scale_ : float
-        Of the response.
-
-    Examples
-    --------
-    >>> X = np.linspace(0.0, 1.0, 30)[:, None]
-    >>> model = SmoothRegression().fit(X, np.sin(3 * X[:, 0]))
-    >>> round(float(model.predict([[0.51]])[0]), 2), round(float(np.sin(1.53)), 2)
-    (1.0, 1.0)
-    """
-
-    def __init__(self, rows: int = _CHOOSING_ROWS, seed: int = 0) -> None:
-        self.rows = rows
-        self.seed = seed
-
-    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "SmoothRegression":
-        """Fit response `y` over vectors `X`, shape ``(n, features)``."""
-        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
-        with threadpool_limits(1):  # the same numbers everywhere; and small matrices are slower on several threads
-            return self._fitted(X, y, np.ones(len(y)) if row_weights is None else np.asarray(row_weights, dtype=float))
-
-    def _fitted(self, X: Floats, y: Floats, weights: Floats) -> "SmoothRegression":
-        y = y.astype(np.float64)
-        self.center_, spread = X.mean(axis=0), X.std(axis=0)
-        self.spread_ = np.where(spread > 1e-12 * np.maximum(np.abs(self.center_), 1e-300), spread, np.inf)
-        self.mean_, self.scale_ = float(y.mean()), float(y.std()) or 1.0
-        self.points_ = (X - self.center_) / self.spread_
-        response = (y - self.mean_) / self.scale_
-        signal, self.length_, noise = self._chosen(response)
-        distance = matern(self.points_ / self.length_, self.points_ / self.length_)
-        covariance = signal * distance + noise * np.diag(1.0 / weights)
-        self.weights_ = signal * np.linalg.solve(covariance, response)
-        return self
-
-    def _chosen(self, response: Floats) -> tuple[float, Floats, float]:
-        """Return the signal variance, length scales and noise variance with the largest marginal likelihood."""
-        live = np.isfinite(self.spread_)
-        picked = np.random.default_rng(self.seed).permutation(len(response))[: self.rows]
-        points, values = self.points_[np.ix_(picked, live)], response[picked]
-        count = points.shape[1]
-        bounds = np.log([_SIGNAL, *[_LENGTH] * count, _NOISE])
-        start = np.log([1.0, *[1.0] * count, 1e-2])
-        optimum = minimize(
-            _likelihood, start, args=(points, values), jac=True, method="L-BFGS-B", bounds=bounds, options=_EFFORT
-        )
-        numbers = np.exp(optimum.x)
-        length = np.ones(len(live))
-        length[live] = numbers[1:-1]
-        return float(numbers[0]), length, float(numbers[-1])
-
-    def predict(self, X: Any) -> Any:
-        """Return the response for vectors `X`."""
-        check_is_fitted(self)
-        rows = (validate_data(self, X, reset=False, dtype=np.float64) - self.center_) / self.spread_
-        kernel = matern(rows / self.length_, self.points_ / self.length_)
-        return self.mean_ + self.scale_ * (kernel * self.weights_).sum(axis=1)
+def _chosen(points: Floats, response: Floats, live: NDArray[np.bool_], seed: int) -> tuple[float, Floats, float]:
+    """Return the signal variance, length scales and noise variance with the largest marginal likelihood."""
+    picked = np.random.default_rng(seed).permutation(len(response))[:_CHOOSING_ROWS]
+    points, values = points[np.ix_(picked, live)], response[picked]
+    count = points.shape[1]
+    bounds = np.log([_SIGNAL, *[_LENGTH] * count, _NOISE])
+    start = np.log([1.0, *[1.0] * count, 1e-2])
+    optimum = minimize(
+        _likelihood, start, args=(points, values), jac=True, method="L-BFGS-B", bounds=bounds, options=_EFFORT
+    )
+    numbers = np.exp(optimum.x)
+    length = np.ones(len(live))
+    length[live] = numbers[1:-1]
+    return float(numbers[0]), length, float(numbers[-1])
 
 
 def _likelihood(logarithms: Floats, points: Floats, values: Floats) -> tuple[float, Floats]:
@@ -136,9 +72,16 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
     def fit_weighted(self, rows: WeightedRows) -> SmoothSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
         typical = typical_values(rows.vectors)
-        fitted = SmoothRegression(seed=rows.seed).fit(
-            np.log1p(np.maximum(rows.vectors, 0.0) / typical), rows.mpps / rows.solo_mpps, rows.weights
-        )
+        features, share = np.log1p(np.maximum(rows.vectors, 0.0) / typical), rows.mpps / rows.solo_mpps
+        center, spread = features.mean(axis=0), features.std(axis=0)
+        spread = np.where(spread > 1e-12 * np.maximum(np.abs(center), 1e-300), spread, np.inf)  # inf: it never changes
+        mean, scale = float(share.mean()), float(share.std()) or 1.0
+        points, response = (features - center) / spread, (share - mean) / scale
+        with threadpool_limits(1):  # the same numbers everywhere; and small matrices are slower on several threads
+            signal, length, noise = _chosen(points, response, np.isfinite(spread), rows.seed)
+            weights = np.ones(len(share)) if rows.weights is None else rows.weights
+            covariance = signal * matern(points / length, points / length) + noise * np.diag(1.0 / weights)
+            solved = signal * np.linalg.solve(covariance, response)
         return SmoothSensitivity(
             name=self.name,
             feature_names=rows.names,
@@ -147,10 +90,10 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
             typical=typical,
             low=rows.vectors.min(axis=0),
             high=rows.vectors.max(axis=0),
-            center=fitted.center_,
+            center=center,
             # a constant column has no effect
-            width=np.where(np.isfinite(fitted.spread_), fitted.spread_ * fitted.length_, 1e50),
-            points=fitted.points_ / fitted.length_,
-            weights=np.asarray(fitted.scale_ * fitted.weights_, dtype=np.float64),
-            mean=fitted.mean_,
+            width=np.where(np.isfinite(spread), spread * length, 1e50),
+            points=points / length,
+            weights=np.asarray(scale * solved, dtype=np.float64),
+            mean=mean,
         )

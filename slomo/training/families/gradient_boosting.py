@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import GradientBoostingRegressor
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.errors import MissingMetricError
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
@@ -21,43 +19,6 @@ from slomo.models.responses.sensitivity import TreeSensitivity
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.vocabulary.defaults import PUBLISHED_MODEL
 from slomo.vocabulary.metrics import METRICS, Kind
-
-
-class PublishedBoosting(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Gradient boosting with scikit-learn's defaults.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the feature permutations.
-
-    Attributes
-    ----------
-    booster_ : GradientBoostingRegressor
-        The fitted ensemble.
-
-    Examples
-    --------
-    >>> X = np.linspace(0.0, 1.0, 40)[:, None]
-    >>> round(float(PublishedBoosting().fit(X, 5.0 - X[:, 0]).predict(X[:1])[0]), 1)
-    5.0
-    """
-
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
-
-    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "PublishedBoosting":
-        """Fit throughput `y` [Mpps] over vectors `X`, shape ``(n, features)``."""
-        X, y = validate_data(self, X, y, y_numeric=True)
-        # X and y are checked above; scikit-learn's checks for each tree would double the time
-        with config_context(assume_finite=True, skip_parameter_validation=True):
-            self.booster_ = GradientBoostingRegressor(random_state=self.seed).fit(X, y, row_weights)
-        return self
-
-    def predict(self, X: Any) -> Any:
-        """Return throughput [Mpps] for vectors `X`."""
-        check_is_fitted(self)
-        return self.booster_.predict(validate_data(self, X, reset=False))
 
 
 @dataclass(frozen=True)
@@ -82,7 +43,9 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
-        booster = PublishedBoosting(rows.seed).fit(rows.vectors, rows.mpps, rows.weights).booster_
+        # rows are finite; scikit-learn's checks for each tree would double the time
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            booster = GradientBoostingRegressor(random_state=rows.seed).fit(rows.vectors, rows.mpps, rows.weights)
         ensemble = ensemble_of(booster)
         return TreeSensitivity(self.name, rows.names, self.composition, ensemble, "throughput", rows.solo_mpps)
 
@@ -93,7 +56,7 @@ def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
     Examples
     --------
     >>> X = np.linspace(0.0, 1.0, 40)[:, None]
-    >>> booster = PublishedBoosting().fit(X, 5.0 - X[:, 0]).booster_
+    >>> booster = GradientBoostingRegressor().fit(X, 5.0 - X[:, 0])
     >>> bool((ensemble_of(booster).predict(X) == booster.predict(X)).all())
     True
     """

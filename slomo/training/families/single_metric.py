@@ -5,11 +5,6 @@ SLOMO (SIGCOMM'20) section 7.2 fits Dobrescu's and Bubble-Up's predictors as lin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slomo.errors import MissingMetricError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
@@ -17,59 +12,25 @@ from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 
 
-class SingleMetricRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Least squares over one column; other columns are ignored.
-
-    Parameters
-    ----------
-    column : int
-        Column that is read.
-
-    Attributes
-    ----------
-    slope_, intercept_ : float
-        The line.
+def _line(x: Floats, y: Floats, weights: Floats | None) -> tuple[float, float]:
+    """Return intercept and slope of the least squares line.
 
     Examples
     --------
-    >>> line = SingleMetricRegressor().fit([[0.0], [100.0]], [5.0, 4.0])
-    >>> round(line.slope_, 6), round(line.intercept_, 6)
-    (-0.01, 5.0)
+    >>> import numpy as np
+    >>> _line(np.array([0.0, 100.0]), np.array([5.0, 4.0]), None)
+    (5.0, -0.01)
     """
-
-    def __init__(self, column: int = 0) -> None:
-        self.column = column
-
-    def fit(self, X: Any, y: Any, row_weights: Any = None) -> "SingleMetricRegressor":
-        """Fit response `y` over column `column` of `X`, shape ``(n, features)``."""
-        X, y = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
-        x = X[:, self.column]
-        if row_weights is not None:
-            return self._weighted(x, y, np.asarray(row_weights, dtype=np.float64))
-        away = x - x.mean()
-        spread = float(away @ away)
-        self.slope_ = float(away @ (y - y.mean())) / spread if spread > 0.0 else 0.0
-        self.intercept_ = float(y.mean() - self.slope_ * x.mean())
-        return self
-
-    def _weighted(self, x: Floats, y: Floats, weights: Floats) -> "SingleMetricRegressor":
+    if weights is None:
+        middle, mean = float(x.mean()), float(y.mean())
+        away = x - middle
+        spread, rise = float(away @ away), float(away @ (y - mean))
+    else:
         share = weights / weights.sum()
         middle, mean = float(share @ x), float(share @ y)
-        spread = float(share @ (x - middle) ** 2)
-        self.slope_ = float(share @ ((x - middle) * (y - mean))) / spread if spread > 0.0 else 0.0
-        self.intercept_ = mean - self.slope_ * middle
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # it ignores columns by intent
-        return tags
-
-    def predict(self, X: Any) -> Any:
-        """Return the line's value for `X`."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.intercept_ + self.slope_ * X[:, self.column]
+        spread, rise = float(share @ (x - middle) ** 2), float(share @ ((x - middle) * (y - mean)))
+    slope = rise / spread if spread > 0.0 else 0.0
+    return mean - slope * middle, slope
 
 
 @dataclass(frozen=True)
@@ -94,8 +55,8 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
 
     def fit_weighted(self, rows: WeightedRows) -> SensitivityModel:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
-        line = SingleMetricRegressor().fit(rows.vectors, rows.mpps, rows.weights)
-        return LinearSensitivity(self.name, rows.names, self.composition, line.intercept_, line.slope_)
+        line = _line(rows.vectors[:, 0], rows.mpps, rows.weights)
+        return LinearSensitivity(self.name, rows.names, self.composition, *line)
 
 
 def dobrescu() -> SingleMetricFamily:
