@@ -131,6 +131,17 @@ def placed(frame: pd.DataFrame) -> "pd.Series[bool]":
     return frame[NODES] != "null" if NODES in frame else pd.Series(data=False, index=frame.index)
 
 
+def isolated(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """Return which rows were measured with tenants isolated from each other.
+
+    Examples
+    --------
+    >>> isolated(pd.DataFrame({ISOLATION: ["null", '[{"llc_way_mask":3}]']})).tolist()
+    [False, True]
+    """
+    return frame[ISOLATION] != "null"
+
+
 def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[int] | None = None) -> pd.DataFrame:
     """Return `frame` with all columns of the schema, in its order and types.
 
@@ -184,7 +195,9 @@ def _typed(values: "pd.Series[Any]", name: str, place: _Place) -> "pd.Series[Any
     kind = column_kind(name)
     values = values.reset_index(drop=True)
     if kind == "text":
-        return values.fillna("null").astype(str) if name == NODES else values.astype(str)
+        if name in (ISOLATION, NODES):
+            return values.astype(object).fillna("null").astype(str).replace({"": "null", "None": "null"})
+        return values.astype(str)
     numbers = _numbers(values, name, place)
     if kind == "number":
         return pd.Series(numbers)

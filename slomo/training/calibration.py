@@ -19,7 +19,7 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.records.rows import competitors_from_cell, workload_from_columns
-from slomo.records.schema import PACKED
+from slomo.records.schema import PACKED, isolated
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _COLUMNS = (
 def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str) -> MixRows:
     """Return the measured mixes on `machine` whose NFs all have models."""
     frame = dataset.frame
-    chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & frame["isolation"].isin(["null", "", "None"])
+    chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & ~isolated(frame)
     index = {model.workload.key: number for number, model in enumerate(models)}
     mixes: list[tuple[list[int], list[float], float]] = []
     records: list[dict[str, Any]] = frame.loc[chosen, list(_COLUMNS)].to_dict("records")  # type: ignore[assignment]

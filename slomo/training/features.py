@@ -15,7 +15,7 @@ from slomo.compose.ports import port_shares_mpps
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.records.rows import competitors_from_cell, workload_from_columns
-from slomo.records.schema import placed
+from slomo.records.schema import isolated, placed
 from slomo.training.noise import row_variance
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS
@@ -115,7 +115,7 @@ def subjects(
     fit, with the nearest that does.
     """
     frame = dataset.frame
-    frame = frame[frame["plan"].isin(FITTED_PLANS) & frame["isolation"].isin(["null", "", "None"])]
+    frame = frame[frame["plan"].isin(FITTED_PLANS) & ~isolated(frame)]
     frame = frame if as_measured else frame[~placed(frame)]
     chosen = _wanted(frame, targets)
     reduced = reduced_rows(frame)
@@ -206,7 +206,7 @@ def _sent(competitor: Workload) -> tuple[int, float | None]:
 
 def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Return the runs, alone or under pressure, with a load below the throughput measured at full load."""
-    measured = frame[frame["plan"].isin(["solo", "pressure"]) & frame["isolation"].isin(["null", "", "None"])]
+    measured = frame[frame["plan"].isin(["solo", "pressure"]) & ~isolated(frame)]
     full = measured[measured["offered_mpps"].isna()]
     full_pairs = set(zip(full["machine"], full["target"], strict=True))
     reduced = measured[measured["offered_mpps"].notna()]

@@ -23,6 +23,7 @@ from slomo.models.responses.latency import (
     error_scale,
     load_basis,
 )
+from slomo.records.schema import isolated
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.features import reduced_rows, saturated_key
 
@@ -75,7 +76,7 @@ def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int
 def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -> LatencyRows:
     """Return a model's runs below full load, with the share of time in which the NF is busy."""
     here = (everything["machine"] == model.machine) & (everything["target"] == model.workload.key)
-    here &= everything["plan"].isin(["solo", "pressure"]) & everything["isolation"].isin(["null", "", "None"])
+    here &= everything["plan"].isin(["solo", "pressure"]) & ~isolated(everything)
     possible = everything[here].groupby("competitors")["throughput_mpps"].median()
     chosen = reduced[(reduced["machine"] == model.machine) & (saturated_key(reduced) == model.workload.key)]
     most = chosen["competitors"].map(possible).to_numpy(dtype=float)

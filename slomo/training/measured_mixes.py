@@ -15,6 +15,7 @@ import numpy as np
 from slomo.models.measured_mix import MeasuredMix
 from slomo.models.nf_model import NFModel
 from slomo.records.rows import competitors_from_cell
+from slomo.records.schema import isolated
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -28,7 +29,7 @@ _COLUMNS = ("machine", "target", "competitors", "throughput_mpps", "throughput_c
 def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[NFModel]:
     """Return the models with those mixes at full load that were run at least twice."""
     frame = dataset.frame
-    chosen = (frame["plan"] == "mix") & frame["offered_mpps"].isna() & frame["isolation"].isin(["null", "", "None"])
+    chosen = (frame["plan"] == "mix") & frame["offered_mpps"].isna() & ~isolated(frame)
     frame = frame.loc[chosen & (frame["replicates"] > 1), list(_COLUMNS)].dropna()
     spread, freedom = {}, {}
     for machine, rows in frame.groupby("machine"):

@@ -17,6 +17,7 @@ from slomo.equilibrium.server import solve_joint
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
 from slomo.records.rows import competitors_from_cell
+from slomo.records.schema import isolated
 from slomo.training.calibration import ENOUGH_IN_ALL
 from slomo.training.cross_validation import folds
 from slomo.training.features import PartLoadRows, Subject, limited_in_mixes
@@ -97,7 +98,7 @@ def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.Data
     responses = [model.response for model in models if model.response is not None]
     read = {f"beside.{name}" for response in responses for name in response.pressure_names}
     read |= {f"own.{name}" for response in responses for name in response.profile.metric_names}
-    frame = frame[(frame["plan"] == "mix") & frame["isolation"].isin(["null", "", "None"])]
+    frame = frame[(frame["plan"] == "mix") & ~isolated(frame)]
     frame = frame.assign(limited=limited_in_mixes(frame, dataset.environment))
     frame = frame[frame["target"].isin(keys)]
     frame = frame[frame["machine"].isin([model.machine for model in models]) & (frame["throughput_mpps"] > 0.0)]

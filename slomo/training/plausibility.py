@@ -59,7 +59,7 @@ def _by_throughput(
     frame: "pd.DataFrame", mpps: NDArray[np.float64], environment: Mapping[str, object]
 ) -> dict[str, _Mask]:
     keys = [schema.MACHINE, schema.TARGET]
-    full = (frame[schema.OFFERED].isna() & (frame[schema.ISOLATION] == "null")).to_numpy(copy=True)
+    full = (frame[schema.OFFERED].isna() & ~schema.isolated(frame)).to_numpy(copy=True)
     full &= (mpps > 0.0) & (mpps <= MOST_MPPS)
     alone = full & (frame[schema.PLAN] == schema.Plan.SOLO).to_numpy()
     featured = [name for name in frame.columns if str(name).startswith(schema.TRAFFIC_PREFIX)]

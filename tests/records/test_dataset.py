@@ -13,6 +13,7 @@ from slomo.errors import (
 from slomo.records.dataset import ProfileDataset
 from slomo.records.measurement import summarise
 from slomo.records.run import RunRecord
+from slomo.records.schema import isolated
 from slomo.vocabulary.metrics import METRICS, Kind, Rule
 from slomo.vocabulary.workload import Workload
 
@@ -178,6 +179,14 @@ def test_columns_are_checked(dataset):
         ProfileDataset(dataset.frame.assign(**{"own.L3MIS": 1.0}))
     with pytest.raises(ConfigurationError, match="listed before"):
         ProfileDataset(dataset.frame.iloc[[0, 0]])
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, "", "None", "null"])
+def test_empty_isolation_means_that_no_tenant_was_isolated(dataset, nothing):
+    """Tables of others leave the cell empty, in whatever way; such rows train as any other."""
+    read = ProfileDataset(dataset.frame.assign(isolation=nothing))
+    assert read.frame["isolation"].tolist() == dataset.frame["isolation"].tolist() == ["null"] * 7
+    assert not isolated(read.frame).any()
 
 
 def test_dataset_is_a_value(dataset):

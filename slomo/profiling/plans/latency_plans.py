@@ -14,6 +14,7 @@ from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import competitors_from_cell, workload_from_columns
+from slomo.records.schema import isolated
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Workload
 
@@ -55,7 +56,7 @@ def latency_plan(
         raise InvalidValueError(f"latency beside {pressures} pressures, needed 0 or more")
     frame = dataset.frame
     frame = frame[frame["plan"].isin(["solo", "pressure"]) & frame["offered_mpps"].isna()]
-    frame = frame[frame["isolation"].isin(["null", "", "None"])]
+    frame = frame[~isolated(frame)]
     keys = None if targets is None else {item if isinstance(item, str) else item.key for item in targets}
     colocations = []
     for (machine, key), rows in frame.groupby(["machine", "target"], sort=False):

@@ -17,7 +17,7 @@ from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.profiling.plans.sources import DEFAULT_POINTS, sources
 from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import SYNTHETIC
-from slomo.records.schema import Plan
+from slomo.records.schema import Plan, isolated
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Workload
@@ -142,7 +142,7 @@ def _solo_mpps(dataset: ProfileDataset) -> tuple[str, dict[Workload, float]]:
     """Return the machine, and every network function's solo throughput [Mpps]."""
     frame = dataset.frame
     frame = frame[(frame["plan"] == Plan.SOLO) & frame["offered_mpps"].isna() & (frame["throughput_mpps"] > 0.0)]
-    frame = frame[frame["isolation"].isin(["null", "", "None"]) & ~frame["nf"].str.startswith(SYNTHETIC)]
+    frame = frame[~isolated(frame) & ~frame["nf"].str.startswith(SYNTHETIC)]
     machines = [str(name) for name in frame["machine"].unique()]
     if not machines:
         raise MissingMetricError(
