@@ -371,15 +371,13 @@ def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, .
 def typical_values(vectors: Floats) -> Floats:
     """Return the median of the positive values of each column; 1 if there are none.
 
-    It is the point where a scale turns from linear to logarithmic, ``log1p(value / typical)``.
+    It is where a scale turns from linear to logarithmic, ``log1p(value / typical)``, and where a pressure has half its
+    effect (`slomo.models.contentiousness.pressure_basis`).
 
     Examples
     --------
-    >>> typical_values(np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]])).tolist()
-    [3.0, 1.0]
+    >>> typical_values(np.array([[0.0, 0.0], [4.0, 0.0], [6.0, 0.0]])).tolist()
+    [5.0, 1.0]
     """
-    positive = np.where(vectors > 0.0, vectors, np.nan)
-    present = ~np.isnan(positive).all(axis=0)
-    typical = np.ones(vectors.shape[1])
-    typical[present] = np.nanmedian(positive[:, present], axis=0)
-    return typical
+    typical = [np.median(column[column > 0.0]) if (column > 0.0).any() else 1.0 for column in vectors.T]
+    return np.array(typical, dtype=float)

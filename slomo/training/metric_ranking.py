@@ -19,8 +19,7 @@ from slomo.models.contentiousness import pressure_basis
 from slomo.models.functions.regression import ridge
 from slomo.records.schema import placed
 from slomo.training.cross_validation import folds, held_out
-from slomo.training.features import Subject, subjects
-from slomo.training.response_fit import half_saturation
+from slomo.training.features import Subject, subjects, typical_values
 from slomo.vocabulary.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def _left_out(subject: Subject, names: tuple[str, ...], fold: NDArray[np.int64])
     share = subject.mpps[beside] / subject.solo_mpps
     if names:
         pressure = subject.columns(names)[beside]
-        basis = pressure_basis(pressure, half_saturation(pressure), pressure.max(axis=0))
+        basis = pressure_basis(pressure, typical_values(pressure), pressure.max(axis=0))
     else:
         basis = np.ones((len(share), 1))
 

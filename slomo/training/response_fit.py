@@ -13,7 +13,7 @@ from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size, constant_profile, pressure_basis
 from slomo.models.functions.regression import ridge
 from slomo.training.cross_validation import folds
-from slomo.training.features import Subject
+from slomo.training.features import Subject, typical_values
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -33,7 +33,7 @@ def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
     if not pressures or not subject.own_names or whole.sum() < _FEWEST_ROWS:
         return constant_profile(solo)
     pressure, own = subject.columns(pressures)[whole], subject.own[whole]
-    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    scale, limit = typical_values(pressure), pressure.max(axis=0)
     basis = pressure_basis(pressure, scale, limit)
     weights = _chosen(basis, own, folds(subject.groups[whole], seed), len(pressures))
     by_count = {
@@ -52,18 +52,6 @@ def solo_vector(subject: Subject) -> MetricVector:
 def _median(subject: Subject, rows: NDArray[np.bool_]) -> MetricVector:
     values = np.median(subject.own[rows], axis=0)
     return MetricVector(dict(zip(subject.own_names, values.tolist(), strict=True)), scope=Scope.CORE)
-
-
-def half_saturation(pressure: Floats) -> Floats:
-    """Return the median of the positive values of each pressure; 1 if there are none.
-
-    Examples
-    --------
-    >>> half_saturation(np.array([[0.0, 0.0], [4.0, 0.0], [6.0, 0.0]])).tolist()
-    [5.0, 1.0]
-    """
-    scales = [np.median(column[column > 0]) if (column > 0).any() else 1.0 for column in pressure.T]
-    return np.array(scales, dtype=float)
 
 
 def _chosen(basis: Floats, own: Floats, fold: NDArray[np.int64], pressures: int) -> Floats:

@@ -34,8 +34,8 @@ from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradicti
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.gaussian_process import SmoothFamily
 from slomo.training.families.monotone_network import MonotoneFamily
-from slomo.training.features import LINE_B, Subject
-from slomo.training.response_fit import PRESSURES, half_saturation, solo_vector
+from slomo.training.features import LINE_B, Subject, typical_values
+from slomo.training.response_fit import PRESSURES, solo_vector
 from slomo.training.waiting import FULL, with_waiting
 from slomo.vocabulary.wire import wire_gbps
 
@@ -79,7 +79,7 @@ def fit_server_response(
         return None
     pressure, mpps = pressure[whole], subject.mpps[whole]
     own = _per_packet(subject.own_names, subject.own[whole], mpps)
-    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    scale, limit = typical_values(pressure), pressure.max(axis=0)
     basis = pressure_basis(pressure, scale, limit)
     own, read_back = _with_long_queues(subject, whole, own, basis, channel[1])
     weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
@@ -198,7 +198,7 @@ def _part_load(
     stretch = (fastest_mpps / rows.mpps)[:, np.newaxis]
     pressure = pressures_of(subject, names, rows.beside, stretch, channel)
     own = _per_packet(subject.own_names, rows.own, rows.mpps)
-    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    scale, limit = typical_values(pressure), pressure.max(axis=0)
     weights = ridge(pressure_basis(pressure, scale, limit), own, STRENGTH)
     low, high = own.min(axis=0), own.max(axis=0)
     return ContentiousnessProfile(subject.own_names, names, solo_vector(subject), {}, scale, limit, weights, low, high)

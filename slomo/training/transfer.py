@@ -28,9 +28,8 @@ from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows, summary
 from slomo.training.corrections import Corrected, HeldOut, kept_shares, pressure_errors
 from slomo.training.families.monotone_network import MonotoneFamily
-from slomo.training.features import Subject, subjects
+from slomo.training.features import Subject, subjects, typical_values
 from slomo.training.mixes_fit import learned_from_mixes
-from slomo.training.response_fit import half_saturation
 from slomo.training.server_response_fit import OCCUPANCY_STRENGTH, STRENGTH, widened
 from slomo.training.training import train
 from slomo.vocabulary.identity import stated_fingerprint
@@ -171,7 +170,7 @@ def _model(
     metric_names = carried.response.profile.metric_names
     own = fitted.own_vectors(fitted.places_of(pressure, state), state.own, kept)
     own = _possible(metric_names, own, machine)
-    scale, limit = half_saturation(pressure), pressure.max(axis=0)
+    scale, limit = typical_values(pressure), pressure.max(axis=0)
     near, moved_near = _with_runs(fitted, pressure, np.column_stack([own, mpps]))
     basis = pressure_basis(near, scale, limit)
     weights = ridge(basis, moved_near, STRENGTH)
