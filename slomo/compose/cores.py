@@ -17,7 +17,8 @@ _NS_PER_PACKET_AT_1_MPPS = 1e3
 CFS_PERIOD_MS, CFS_LEAST_MS = 24.0, 3.0
 #: A turn lasts one time slice or two: a task that is behind continues when its slice ends.
 _SLICES_PER_TURN = 1.5
-_PHASES = 64
+#: Phases and lengths of windows that are tried, and the share of them that an error holds for.
+_PHASES, _HELD = 64, 0.9
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,12 @@ def _served_mpps(user: CoreUser, share: float) -> float:
     return _NS_PER_PACKET_AT_1_MPPS / (user.time_ns / share) if share > 0.0 else 0.0
 
 
-def cut_turns(share: float, users: int, window_s: float, coverage: float = 0.9) -> float:
+def cut_turns(share: float, users: int, window_s: float) -> float:
     """Return the error of a measurement that begins and ends in the middle of scheduler turns.
 
     `share`: the NF's of the core, 0 to 1, among `users` NFs. `window_s`: length of the measurement [s], above 0 (else
-    InvalidValueError). `coverage`: of the windows that begin at any time, so many are off by less. In every period the
-    NF runs once. Whole periods count as they should; of the rest, of any length and phase, the NF has more or less than
-    its share.
+    InvalidValueError). Of the windows that begin at any time, 90 % are off by less. In every period the NF runs once.
+    Whole periods count as they should; of the rest, of any length and phase, the NF has more or less than its share.
 
     Examples
     --------
@@ -125,5 +125,5 @@ def cut_turns(share: float, users: int, window_s: float, coverage: float = 0.9) 
     phase, rest = np.meshgrid(*[(np.arange(_PHASES) + 0.5) / _PHASES] * 2)
     end = phase + rest
     ran = np.minimum(end, share) + np.maximum(end - 1.0, 0.0).clip(max=share) - np.minimum(phase, share)
-    off_ms = period_ms * float(np.quantile(np.abs(ran - share * rest), coverage))
+    off_ms = period_ms * float(np.quantile(np.abs(ran - share * rest), _HELD))
     return off_ms / (1e3 * share * window_s)

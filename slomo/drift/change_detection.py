@@ -23,12 +23,11 @@ MANY = 30
 _NORMAL = NormalDist()
 
 
-def average_run_length(threshold: float, reference: float = REFERENCE, shift: float = 0.0) -> float:
+def average_run_length(threshold: float, shift: float = 0.0) -> float:
     """Return the mean number of observations until an alarm.
 
-    `threshold`: sum at which an alarm is raised, above 0 [standard deviations]. `reference`: what is taken off each
-    score [standard deviations]. `shift`: mean of the scores: 0 gives the run length between false alarms, more gives
-    the delay of a true one.
+    `threshold`: sum at which an alarm is raised, above 0 [standard deviations]. `shift`: mean of the scores: 0
+    gives the run length between false alarms, more gives the delay of a true one.
 
     Examples
     --------
@@ -38,7 +37,7 @@ def average_run_length(threshold: float, reference: float = REFERENCE, shift: fl
     width = 2.0 * threshold / (2 * _STATES - 1)
     steps = np.arange(_STATES)
     # from state i to state j > 0; values up to half a cell above 0 count as state 0
-    ends = (np.arange(-_STATES, _STATES + 1) + 0.5) * width + reference - shift
+    ends = (np.arange(-_STATES, _STATES + 1) + 0.5) * width + REFERENCE - shift
     below = np.array([_NORMAL.cdf(end) for end in ends.tolist()])
     difference = steps[None, :] - steps[:, None]
     moves = below[difference + _STATES] - below[difference + _STATES - 1]
@@ -71,7 +70,7 @@ def alarm_threshold(run_length: float) -> float:
 class Cusum:
     """One-sided cumulative sum of normal scores.
 
-    `threshold`: where an alarm is raised. `reference`: what is taken off each score.
+    `threshold`: where an alarm is raised.
 
     Examples
     --------
@@ -81,7 +80,6 @@ class Cusum:
     """
 
     threshold: float
-    reference: float = REFERENCE
     #: Evidence so far, and its maximum; back to 0 whenever the scores are as expected.
     sum: float = 0.0
     #: Observations so far, and how many of them when the sum last left 0: the best estimate of the time of change.
@@ -95,7 +93,7 @@ class Cusum:
         if self.sum <= 0.0:
             self.since = self.count
         self.count += 1
-        self.sum = max(0.0, self.sum + score - self.reference)
+        self.sum = max(0.0, self.sum + score - REFERENCE)
         self.peak = max(self.peak, self.sum)
         self.alarmed = self.peak > self.threshold
         return self.alarmed

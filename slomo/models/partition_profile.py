@@ -119,14 +119,12 @@ def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
     )  # fmt: skip
 
 
-def library_of(
-    profiles: Sequence[PartitionProfile], machine: Machine, library: ModelLibrary | None = None
-) -> ModelLibrary:
-    """Return a library of models that include profiles over cache ways and throttles, added to `library` if given.
+def library_of(profiles: Sequence[PartitionProfile], machine: Machine) -> ModelLibrary:
+    """Return a library of models that include profiles over cache ways and throttles.
 
     Raises UnsupportedPredictionError as :meth:`PartitionProfile.models`.
     """
-    made = ModelLibrary() if library is None else library
+    made = ModelLibrary()
     for profile in [each for each in profiles if each.machine == machine.name] or profiles:
         made = profile.added_to(made, machine)
     return made

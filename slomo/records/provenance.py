@@ -205,9 +205,9 @@ def _compare(path: str, left: Any, right: Any) -> list[str]:
 _NOT_STATED = "not stated"
 
 
-def _short(value: Any, limit: int = 80) -> str:
+def _short(value: Any) -> str:
     text = str(value)
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def holds_shares(environment: Mapping[str, Any]) -> bool:

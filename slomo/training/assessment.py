@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slomo.errors import MissingMetricError
-from slomo.models.base import ModelFamily
 from slomo.models.intervals import calibrate
 from slomo.training.cross_validation import folds, held_out
-from slomo.training.families.registry import DEFAULT, make_family
+from slomo.training.families.registry import make_family
 from slomo.training.features import subjects
 
 if TYPE_CHECKING:
@@ -45,15 +44,14 @@ def assess(
     dataset: "ProfileDataset",
     target: str,
     *,
-    model: str | ModelFamily = DEFAULT,
     coverage: float = 0.9,
     seed: int = 0,
 ) -> Assessment:
-    """Return how well a model of `target`, trained on `dataset`, predicts settings it did not see.
+    """Return how well family `slomo-xgb`, trained on `dataset`, predicts settings of `target` it did not see.
 
     Raises MissingMetricError where no row has the metrics the family reads; UnknownNameError for a target without rows.
     """
-    family = make_family(model)
+    family = make_family("slomo-xgb")
     subject = next(subjects(dataset, [target]))
     names = family.select_features(subject.names)
     rows = np.isfinite(subject.columns(names)).all(axis=1) & (subject.counts > 0)

@@ -19,8 +19,9 @@ from slomo.vocabulary.vector import Floats
 _UNSERVED = 1000.0
 #: Largest numbers of pricing rounds, and of mixes in the integer program.
 _MOST_ROUNDS, _MOST_CHOICES = 60, 3000
-#: Share of the time for pricing; the rest is for the integer program. Relative gap at which the solver may stop.
-_PRICING_SHARE, _GAP = 0.4, 2e-3
+#: Time limit [s], and its share for pricing; the rest is for the integer program. Relative gap at which the solver may
+#: stop.
+_LIMIT_S, _PRICING_SHARE, _GAP = 10.0, 0.4, 2e-3
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class KindsPlan:
 _Columns = dict[tuple[int, Signature], Column]
 
 
-def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s: float = 10.0) -> KindsPlan:
+def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind]) -> KindsPlan:
     """Serve as many requests as possible (`demand` by class) at the lowest cost.
 
     Examples
@@ -76,7 +77,7 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s
                 priced, _ = kind.pricing(prices[list(kind.classes)] / worth)
                 fresh |= {key: each for each in priced if (key := (number, each.signature)) not in columns}
         columns |= fresh
-        if not fresh or time.perf_counter() - begun > _PRICING_SHARE * time_limit_s:
+        if not fresh or time.perf_counter() - begun > _PRICING_SHARE * _LIMIT_S:
             break
     listed, cost, serves, uses = _program(len(needed), kinds, columns)
     if len(listed) > _MOST_CHOICES:
@@ -84,7 +85,7 @@ def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind], time_limit_s
         reduced = (cost - prices @ np.vstack([serves, -uses]))[: len(listed)]
         best = sorted(np.argsort(reduced, kind="stable")[:_MOST_CHOICES].tolist())
         listed, cost, serves, uses = _program(len(needed), kinds, {listed[at]: columns[listed[at]] for at in best})
-    left_s = max(time_limit_s - (time.perf_counter() - begun), 1.0)
+    left_s = max(_LIMIT_S - (time.perf_counter() - begun), 1.0)
     counts = whole_numbers(cost, serves, needed, uses, supply, time_limit=left_s, gap=_GAP)
     if counts is None:
         return KindsPlan(tuple({} for _ in kinds), float("inf"))

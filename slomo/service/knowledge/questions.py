@@ -310,8 +310,8 @@ class _Machine:
         while mixes := list(islice(whole, chunk)):
             yield mixes
 
-    def learn(self, mixes: Sequence[tuple[int, ...]], coverage: float = DEFAULT_COVERAGE) -> float:
+    def learn(self, mixes: Sequence[tuple[int, ...]]) -> float:
         """Predict mixes in advance and keep the results; return the time it took [s]."""
         begun = time.perf_counter()
-        self._predicted(mixes, coverage)
+        self._predicted(mixes, DEFAULT_COVERAGE)
         return time.perf_counter() - begun

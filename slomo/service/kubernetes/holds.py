@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -60,13 +60,13 @@ _decode = msgspec.json.Decoder(dict[str, _HeldPlace]).decode
 class SharedHolds:
     """Reserves places for pods, in this replica and in the Kubernetes API.
 
-    `wall` returns the time of day [s]. Replicas compare it only where one lists what was held before it began: there,
-    clocks that differ by half a minute hide a place, or hold it for half a minute too long. `is_shared`: whether other
-    replicas see what is held; False where the API server refuses Leases (no such role).
+    Replicas compare the time of day only where one lists what was held before it began: there, clocks that differ by
+    half a minute hide a place, or hold it for half a minute too long. `is_shared`: whether other replicas see what is
+    held; False where the API server refuses Leases (no such role).
     """
 
-    def __init__(self, watch: Watch, view: ClusterView, wall: Callable[[], float] = time.time) -> None:
-        self._watch, self._view, self._wall = watch, view, wall
+    def __init__(self, watch: Watch, view: ClusterView) -> None:
+        self._watch, self._view, self._wall = watch, view, time.time
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{watch.namespace}/leases"
         self._known: dict[str, _Held] = {}
         #: Places of this replica that are to be written, by node.

@@ -6,7 +6,7 @@ that took the first one is new. A network function without a model counts as the
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from slomo.errors import PredictionError, SlomoError
@@ -80,9 +80,8 @@ class NodeJudge:
         library: ModelLibrary,
         confidence: float,
         factors: Mapping[str, Mapping[str, float]] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.library, self._clock = library, clock
+        self.library, self._clock = library, time.monotonic
         self.estimates = ThroughputEstimates(library, confidence=confidence)
         self.estimates.takes_strangers = True
         self.estimates.factors = factors or {}

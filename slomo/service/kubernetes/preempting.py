@@ -37,7 +37,7 @@ class Preemption:
 
 def fewest(
     need: PodNeed, uid: str, priority: int, nodes: Iterable[tuple[str, frozenset[str]]], view: ClusterView,
-    judge: NodeJudge, clock: Callable[[], float] = time.monotonic,
+    judge: NodeJudge,
 ) -> Preemption | None:  # fmt: skip
     """Return the node that needs the fewest victims, and these pods; None if no node can make room.
 
@@ -45,7 +45,7 @@ def fewest(
 
     `nodes`: candidates, each with the pods that must leave in any case.
     """
-    begun, nodes = clock(), [item for item in nodes if judge.known_host(view.nodes.get(item[0]))]
+    begun, nodes = time.monotonic(), [item for item in nodes if judge.known_host(view.nodes.get(item[0]))]
     most = MOST_VICTIMS + max((len(must) for _, must in nodes), default=0)
     for count in range(most + 1):
         sets = []
@@ -65,7 +65,7 @@ def fewest(
             for (_, _, name, gone), is_enough in zip(part, _enough(need, uid, part, view, judge), strict=True):
                 if is_enough:
                     return Preemption(name, gone)
-            if clock() - begun > LONGEST_S:
+            if time.monotonic() - begun > LONGEST_S:
                 return None
     return None
 

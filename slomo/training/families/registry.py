@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from slomo.errors import InvalidValueError
 from slomo.models.base import ModelFamily
 from slomo.plugins import load_plugin, require_name
-from slomo.vocabulary.defaults import FORMER_DEFAULT
 
 #: Entry points under which other packages register families.
 GROUP = "slomo.models"
@@ -37,9 +36,6 @@ _FOR_TABLES: dict[str, tuple[str, str, str]] = {
     "linear": ("every_column", "LinearFamily", "least squares over every column"),
 }
 _KNOWN = _FAMILIES | _FOR_TABLES
-
-#: Family that assesses a growing profile (`slomo.training.assessment`); predictions choose their own.
-DEFAULT = FORMER_DEFAULT
 
 
 def model_names() -> tuple[str, ...]:
