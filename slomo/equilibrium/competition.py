@@ -258,7 +258,7 @@ def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
     rest = Rest.beginning(begin)
     if table.pressures:
         group = ServerGroup(members, None, np.zeros(len(members)))
-        settled(table, _unlimited(table.pressures), group, rest, ((0.5, ROUNDS),), -1.0)
+        settled(table, _unlimited(table.pressures), group, rest, -1.0, ((0.5, ROUNDS),))
     return rest
 
 

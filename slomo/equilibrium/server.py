@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from slomo.compose.saturation import saturate
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, laid_out, load_of, served_part, waited
-from slomo.equilibrium.settling import TRIES, ResponseTable, distinct_mixes, response_table
+from slomo.equilibrium.settling import ResponseTable, distinct_mixes, response_table
 from slomo.equilibrium.tables import Tables, flows_and_polled, reader, vector_tables
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
@@ -74,16 +74,6 @@ class Joint(FixedPoints):
         return Joint(**{name: getattr(self, name)[rows] for name in Joint.__dataclass_fields__})
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Options of one call of :func:`solve_joint`."""
-
-    coverage: float
-    window_s: float | None
-    prove: bool
-    tries: tuple[tuple[float, int], ...]
-
-
 @dataclass(frozen=True, eq=False)
 class _Part:
     """Servers that converged, with places in canonical order.
@@ -104,7 +94,6 @@ def solve_joint(
     *,
     coverage: float = 0.9,
     window_s: float | None = None,
-    tries: Sequence[tuple[float, int]] = TRIES,
     prove: bool = False,
     first_only: bool = False,
 ) -> Joint:
@@ -123,8 +112,6 @@ def solve_joint(
     window_s : float, optional
         Length of the measurement the intervals speak of [s]; it matters to NFs that serve all they are offered, whose
         arrivals vary. By default that of the calibration mixes at reduced load, else that of the profile's runs.
-    tries : sequence of (float, int)
-        Damping and most rounds, one try after the other for servers that did not converge.
     prove : bool
         Prove the bound where that can be done (`slomo.equilibrium.bound`), which takes as long as solving.
     first_only : bool
@@ -145,19 +132,18 @@ def solve_joint(
     models = tuple(models)
     check_servers(models, members, offered_mpps)
     order, members, offered = canonical(ranks(models), members, offered_mpps)
-    settings = _Asked(coverage, window_s, prove, tuple(tries))
     read = (members >= 0) & (order == 0) if first_only else members >= 0
     nfs, parts = response_table(models), []
     for rows in [np.arange(len(members))] if offered_mpps is None else _parted(offered):
         mixes, loads, back = members[rows], offered[rows], None
         if is_saturated := not np.isfinite(loads).any():  # each distinct server once
             mixes, back = distinct_mixes(mixes, len(models))
-        rest = nfs.settle(nfs.group(mixes, None if is_saturated else loads), settings.tries)
+        rest = nfs.settle(nfs.group(mixes, None if is_saturated else loads))
         rest = rest if back is None else rest.rows(back)
         for begin in range(0, max(len(rows), 1), _CHUNK):
             part = rows[begin : begin + _CHUNK]
             here = _Part(members[part], offered[part], read[part], rest.rows(slice(begin, begin + _CHUNK)))
-            parts.append((part, _read(nfs, here, settings)))
+            parts.append((part, _read(nfs, here, coverage, window_s, prove=prove)))
     return placed_back(_joined(parts), order)
 
 
@@ -291,7 +277,7 @@ def _under(
     return np.minimum(np.maximum(read, answers[1]), answers[2])
 
 
-def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
+def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | None, *, prove: bool) -> Joint:
     """Return every NF's throughput by its network, at the pressure found."""
     members, rest, read, most, present = part.members, part.rest, part.read, part.offered, part.members >= 0
     count = np.add.reduce(present, axis=1)
@@ -303,11 +289,11 @@ def _read(nfs: ResponseTable, part: _Part, settings: _Asked) -> Joint:
     if alone.any():
         mpps[alone] = nfs.solo_mpps[members[alone]]
     low, high = np.zeros(members.shape), np.zeros(members.shape)
-    low[read], high[read] = _ends(nfs, members, read, mpps[read], alone[read], settings.coverage)
-    bound, proven = bounds(nfs, members, most, rest, prove=settings.prove)
+    low[read], high[read] = _ends(nfs, members, read, mpps[read], alone[read], coverage)
+    bound, proven = bounds(nfs, members, most, rest, prove=prove)
     load, served = present.astype(float), mpps
     if np.isfinite(most).any():
-        spread = _arrivals(nfs.responses, members, most, settings)
+        spread = _arrivals(nfs.responses, members, most, coverage, window_s)
         load, served = np.where(present, load_of(most, mpps), 0.0), np.minimum(mpps, most)
         low, high = np.maximum(np.minimum(low, most - spread), 0.0), np.minimum(high, most + spread)
     pressure = rest.pressure * present[:, :, None]
@@ -361,16 +347,15 @@ def _arrivals(
     responses: Sequence[ServerResponse],
     members: NDArray[np.int64],
     offered: Floats,
-    settings: _Asked,
+    coverage: float,
+    window_s: float | None,
 ) -> Floats:
     """Return how far one measurement may deviate from the offered load by random arrivals [Mpps]."""
     spread = np.zeros(members.shape)
     partial = np.isfinite(offered) & (members >= 0)
     for number in np.unique(members[partial]).tolist():
         here = partial & (members == number)
-        spread[here] = arrival_half_width_mpps(
-            offered[here], responses[number].arrivals, settings.coverage, settings.window_s
-        )
+        spread[here] = arrival_half_width_mpps(offered[here], responses[number].arrivals, coverage, window_s)
     return spread
 
 

@@ -174,7 +174,7 @@ class ResponseTable:
         """
         return ServerGroup(members, offered, self.full_kib(members))
 
-    def settle(self, group: ServerGroup, tries: Sequence[tuple[float, int]] = TRIES) -> Rest:
+    def settle(self, group: ServerGroup) -> Rest:
         """Find the equilibria of a group of servers.
 
         The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
@@ -184,20 +184,20 @@ class ResponseTable:
         rest = Rest.beginning(self.begin[group.members])
         code = code_for(_OF_ONE) if group.is_one and self._units is not None else None
         if code is not None:
-            if self._settle_one(code, group, rest, tries) and rest.converged[0]:
-                self._agreed(group, rest, np.zeros(1, dtype=np.int64), tries)
-            return self._on_loaded_channels(group, rest, tries)
-        settled(self.table, self.socket, group, rest, tries, _LOOSE * TOLERANCE)
+            if self._settle_one(code, group, rest) and rest.converged[0]:
+                self._agreed(group, rest, np.zeros(1, dtype=np.int64))
+            return self._on_loaded_channels(group, rest)
+        settled(self.table, self.socket, group, rest, _LOOSE * TOLERANCE)
         felt = rest.pressure.copy()
         rest.restart(group.pace(self.responses, rest))
-        settled(self.table, self.socket, group, rest, tries, TOLERANCE)
+        settled(self.table, self.socket, group, rest, TOLERANCE)
         moved = np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)
         if moved.any():
             left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & rest.converged)
-            self._agreed(group, rest, left, tries)
-        return self._on_loaded_channels(group, rest, tries)
+            self._agreed(group, rest, left)
+        return self._on_loaded_channels(group, rest)
 
-    def _on_loaded_channels(self, group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]]) -> Rest:
+    def _on_loaded_channels(self, group: ServerGroup, rest: Rest) -> Rest:
         """Correct the memory traffic per packet on servers with a loaded memory channel.
 
         Needs at least one NF whose traffic was learned from mixes.
@@ -208,7 +208,7 @@ class ResponseTable:
         loaded = np.flatnonzero(self.loads(moved) & rest.converged)
         if len(loaded):
             rest.mpps[loaded] = np.nan
-            self._agreed(group, rest, loaded, tries, traffic=True)
+            self._agreed(group, rest, loaded, traffic=True)
         return rest
 
     @cached_property
@@ -249,9 +249,7 @@ class ResponseTable:
         """
         return rows_of([response.sensitivity for response in self.responses])
 
-    def _settle_one(
-        self, code: Sequence[Callable[..., Any]], group: ServerGroup, rest: Rest, tries: Sequence[tuple[float, int]]
-    ) -> bool:
+    def _settle_one(self, code: Sequence[Callable[..., Any]], group: ServerGroup, rest: Rest) -> bool:
         """Solve one server twice; read throughputs from the networks after each time.
 
         Returns whether the second pass moved a pressure by more than 3 %.
@@ -264,7 +262,7 @@ class ResponseTable:
         scaled, (sums, heights) = np.empty((members.shape[1], features)), np.empty((2, members.shape[1], units))
         felt, moved = np.zeros(rest.pressure[0].shape), False
         for tolerance, pace in ((_LOOSE * TOLERANCE, rest.pace), (TOLERANCE, np.empty(members.shape))):
-            _run(loop, self.table, self.socket, group, rest, tries, tolerance)
+            _run(loop, self.table, self.socket, group, rest, tolerance)
             moved = lay_out(models, members, rest.pressure[0], felt, _MOVED, scaled)
             np.log1p(scaled, out=scaled)
             weigh(models, members, scaled, sums, heights)
@@ -279,7 +277,6 @@ class ResponseTable:
         group: ServerGroup,
         rest: Rest,
         left: NDArray[np.int64],
-        tries: Sequence[tuple[float, int]],
         *,
         traffic: bool = False,
     ) -> None:
@@ -312,7 +309,7 @@ class ResponseTable:
             if traffic:
                 part.burden[:] *= 1.0 + share * before[:, before.shape[1] // 2 :]
             part.restart(part.pace * (1.0 + share * before[:, : part.pace.shape[1]]))
-            settled(self.table, self.socket, mine, part, tries, TOLERANCE)
+            settled(self.table, self.socket, mine, part, TOLERANCE)
 
 
 def settled(
@@ -320,10 +317,13 @@ def settled(
     socket: SharedSocket,
     group: ServerGroup,
     rest: Rest,
-    tries: Sequence[tuple[float, int]],
     tolerance: float,
+    tries: Sequence[tuple[float, int]] | None = None,
 ) -> None:
-    """Iterate from the state `rest` until steps are below `tolerance`; write the result into `rest`."""
+    """Iterate from the state `rest` until steps are below `tolerance`; write the result into `rest`.
+
+    `tries` are :data:`TRIES` by default.
+    """
     members, offered, full_kib = group.members, group.offered, group.full_kib
     loop = loop_for(len(members))
     if loop is None or not members.size or (rest.burden != 1.0).any():
@@ -331,9 +331,9 @@ def settled(
             part = slice(begin, begin + _LAID_OUT)
             corrections = rest.pace[part], rest.burden[part]
             here = laid_out(table, members[part], offered[part], socket, full_kib[part], *corrections)
-            come_to_rest(here, tries, rest.rows(part), tolerance)
+            come_to_rest(here, tries or TRIES, rest.rows(part), tolerance)
         return
-    _run(loop, table, socket, group, rest, tries, tolerance)
+    _run(loop, table, socket, group, rest, tolerance, tries)
 
 
 def _run(
@@ -342,12 +342,12 @@ def _run(
     socket: SharedSocket,
     group: ServerGroup,
     rest: Rest,
-    tries: Sequence[tuple[float, int]],
     tolerance: float,
+    tries: Sequence[tuple[float, int]] | None = None,
 ) -> None:
     """Iterate by compiled code, as :func:`settled` does."""
     tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, _numbers(socket)
-    how = tolerance, group.full_kib, _as_array(tuple(tries)), _ages(table.pressures)
+    how = tolerance, group.full_kib, _as_array(tuple(tries or TRIES)), _ages(table.pressures)
     loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.age, rest.speed)
 
 

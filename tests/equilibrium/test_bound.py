@@ -7,8 +7,8 @@ import pytest
 
 from slomo.equilibrium.bound import proven_bound
 from slomo.equilibrium.rounds import answer, come_to_rest, laid_out, within_capacities
-from slomo.equilibrium.server import TRIES, solve_joint
-from slomo.equilibrium.settling import responses_of
+from slomo.equilibrium.server import solve_joint
+from slomo.equilibrium.settling import TRIES, responses_of
 from slomo.equilibrium.tables import shared_socket, tables
 
 MIXES = np.array([[0, 1, -1, -1], [0, 1, 2, -1], [2, 2, 1, 0], [1, 1, -1, -1], [0, -1, -1, -1]])

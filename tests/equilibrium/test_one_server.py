@@ -217,13 +217,14 @@ def _of_one_speed(model):
 
 
 @pytest.mark.parametrize("tries", [((0.8, 40), (0.4, 80)), ((0.4, 1), (0.15, 1), (0.15, 1))], ids=["enough", "too few"])
-def test_servers_side_by_side_have_the_bits_of_one_after_the_other(models, tries):
+def test_servers_side_by_side_have_the_bits_of_one_after_the_other(models, tries, monkeypatch):
     """Many saturated servers, a third of them twice, fill lanes; what does not come to rest goes on to the next try."""
     pytest.importorskip("numba")
     members = np.random.default_rng(1).integers(-1, len(models), (900, 5))
     members = np.concatenate([members, members[::3]])
-    loop, arrays = (by(way, models, members, None, tries=tries) for way in ("loop", "arrays"))
-    one_by_one = by("loop", models, members[:50], None, tries=tries)
+    monkeypatch.setattr(settling, "TRIES", tries)
+    loop, arrays = (by(way, models, members, None) for way in ("loop", "arrays"))
+    one_by_one = by("loop", models, members[:50], None)
     for name in Joint.__dataclass_fields__:
         np.testing.assert_array_equal(getattr(loop, name), getattr(arrays, name), err_msg=name)
         np.testing.assert_array_equal(getattr(loop, name)[:50], getattr(one_by_one, name), err_msg=name)

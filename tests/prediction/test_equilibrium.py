@@ -8,7 +8,8 @@ import pytest
 
 import slomo
 from slomo.equilibrium.memo import JointMemo
-from slomo.equilibrium.server import TRIES, joint_vectors, solve_joint
+from slomo.equilibrium.server import joint_vectors, solve_joint
+from slomo.equilibrium.settling import TRIES
 from slomo.equilibrium.tables import flows_and_polled
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.applicability import Verdict, applicability
@@ -106,7 +107,7 @@ def test_the_answer_is_a_fixed_point(server_library):
     """At the solution everybody's vector is its answer to the sum of the others' vectors, rates times its packets."""
     models = [server_library.find(nf, MACHINE) for nf in ("lpm", "nat", "snort")]
     members = np.array([[0, 1, 2]])
-    at_rest = solve_joint(models, members, tries=((0.5, 400),))
+    at_rest = solve_joint(models, members)
     vectors = joint_vectors(models, members, at_rest, NAMES)[0]
     for place, model in enumerate(models):
         others = vectors.sum(axis=0) - vectors[place]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from slomo.equilibrium.settling import ResponseTable
+from slomo.equilibrium import settling
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.profiling.plans.basic import stream_of, tenants_key
 from slomo.records.dataset import ProfileDataset
@@ -49,8 +49,7 @@ def test_servers_that_do_not_settle_are_packed_by_composed_predictions(
     measured: ProfileDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first model has families that answer for such mixes; without them the plan ended with an unknown model."""
-    settle = ResponseTable.settle
-    monkeypatch.setattr(ResponseTable, "settle", lambda table, group, *_: settle(table, group, [(0.8, 1)]))
+    monkeypatch.setattr(settling, "TRIES", ((0.8, 1),))
 
     assert 1 <= len(packed_mixes_plan(measured, 6, MACHINE, seed=1)) <= 6
 
