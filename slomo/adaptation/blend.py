@@ -13,7 +13,7 @@ from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis, pressures_up_to
 from slomo.models.functions.regression import ridge
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.server_response import UNKNOWN, ServerResponse
+from slomo.models.responses.server_response import NOT_LEARNED, ServerResponse
 from slomo.vocabulary.workload import Workload
 
 
@@ -135,11 +135,11 @@ def _read_back_between(
     pressure = pressures_up_to(profile.limit)
     ends = [pressure_basis(pressure, of.profile.scale, of.profile.limit) for of in (one, other)]
     if not len(one.read_back) or not len(other.read_back):
-        return UNKNOWN
+        return NOT_LEARNED
     between = (1.0 - share) * (ends[0] @ one.read_back) + share * (ends[1] @ other.read_back)
     return ridge(pressure_basis(pressure, profile.scale, profile.limit), between[:, np.newaxis], 1e-6)[:, 0]
 
 
 def _blended(one: Floats, other: Floats, share: float) -> Floats:
     """Return what an NF holds in a full cache at each age of lines, interpolated between two profiles."""
-    return (1.0 - share) * one + share * other if len(one) == len(other) else UNKNOWN
+    return (1.0 - share) * one + share * other if len(one) == len(other) else NOT_LEARNED

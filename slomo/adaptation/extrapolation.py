@@ -13,7 +13,7 @@ from slomo.adaptation.blend import DerivedSensitivity
 from slomo.models.base import Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.server_response import UNKNOWN
+from slomo.models.responses.server_response import NOT_LEARNED
 from slomo.vocabulary.metrics import METRICS, Kind
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -38,7 +38,7 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
             response,
             profile=_shifted_profile(response.profile, ratio, extra),
             part_load=None,
-            holding=UNKNOWN,
+            holding=NOT_LEARNED,
             speed=response.speed + np.eye(1, len(response.speed))[0] * solo_difference_mpps,
             fastest_mpps=response.fastest_mpps + max(solo_difference_mpps, 0.0),
             sensitivity=moved,

@@ -15,7 +15,7 @@ from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 
 #: Quotas in cores: the largest (a full core), the least, and the increase per step.
-FULL, LEAST, GROWTH = 1.0, 0.05, 0.1
+WHOLE, LEAST, GROWTH = 1.0, 0.05, 0.1
 #: Headroom required for an increase, quiet rounds before an increase, and rounds until a failed quota is tried again.
 ROOM, QUIET, FORGIVEN = 0.02, 3, 20
 
@@ -25,7 +25,7 @@ class ThrottleMemory:
     """The controller's state between rounds."""
 
     #: Quota of every tenant without a promise [cores].
-    quota: float = FULL
+    quota: float = WHOLE
     #: Least quota at which a promise broke recently; infinite if none did.
     broke_at: float = float("inf")
     #: Number of rounds since a promise broke or the quota changed.
@@ -66,18 +66,18 @@ class ThrottleController:
         missing = state.promised - promised
         state = replace(state, promised=state.promised | promised)
         if missing:
-            plan = self._plan(state) if state.quota < FULL else None
+            plan = self._plan(state) if state.quota < WHOLE else None
             return ControlDecision(plan, replace(state, quiet=0), (f"{', '.join(sorted(missing))}: not seen, hold",))
         if observation.broken and not observation.probed:
             return ControlDecision(memory=state, probe=True)
         if observation.broken:
             return self._less(observation, state)
         state = replace(state, quiet=state.quiet + 1, since_broken=state.since_broken + 1)
-        quota = min(FULL, state.quota + GROWTH)
+        quota = min(WHOLE, state.quota + GROWTH)
         allowed = quota < state.broke_at or state.since_broken >= FORGIVEN
-        if state.quota < FULL and state.quiet >= QUIET and allowed and _room(observation) >= ROOM:
+        if state.quota < WHOLE and state.quiet >= QUIET and allowed and _room(observation) >= ROOM:
             return replace(self._set(replace(state, quota=quota, quiet=0), "promises hold: more"), loosens=True)
-        return ControlDecision(self._plan(state) if state.quota < FULL else None, state)
+        return ControlDecision(self._plan(state) if state.quota < WHOLE else None, state)
 
     def _less(self, observation: MachineReading, state: ThrottleMemory) -> ControlDecision:
         short = ", ".join(observation.broken)

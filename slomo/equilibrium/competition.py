@@ -151,7 +151,7 @@ def _compiled(
     limits = plain_limits(names, capacities, width) if competitors and names else None
     if limits is None or (compose := loop_for(0, compose_one)) is None:
         return None
-    table, reading = _laid_out(competitors, names, capacities)
+    table, reading = _tables_of(competitors, names, capacities)
     rest = _at_rest(table, np.arange(len(competitors))[np.newaxis], table.rows[np.newaxis, :, : table.pressures])
     vectors, composed = np.empty((len(competitors), width)), np.empty(width)
     compose(table.rows, reading, rest.pressure[0], limits, vectors, composed)
@@ -224,7 +224,7 @@ def _at_equilibrium(
     capacities: Capacities | None,
 ) -> Floats:
     """Return the counters `names` of each competitor under the pressure of the others."""
-    table, reading = _laid_out(models, names, capacities)
+    table, reading = _tables_of(models, names, capacities)
     count = table.pressures
     start, scale, limit = (table.rows[:, at * count : (at + 1) * count] for at in range(3))
     if members is None:
@@ -262,7 +262,7 @@ def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
     return rest
 
 
-def _laid_out(
+def _tables_of(
     models: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[Tables, Floats]:
     """Return the tables for the rounds, and the weights of every model's counters.

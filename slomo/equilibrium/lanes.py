@@ -92,7 +92,7 @@ def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., An
     return code
 
 
-def features_of_one(units, members, pressure, felt, share, scaled):  # type: ignore[no-untyped-def]
+def inputs_of_one(units, members, pressure, felt, share, scaled):  # type: ignore[no-untyped-def]
     """Compute the inputs of the throughput models of one server's NFs, without the final logarithm.
 
     `units` are rows of `MonotoneSensitivity`; `pressure` and `felt`, now and before, have shape (NFs, pressures).

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import code_for, features_of_one, left_of_one, loop_for, settle_side_by_side, weigh_one
+from slomo.equilibrium.lanes import code_for, inputs_of_one, left_of_one, loop_for, settle_side_by_side, weigh_one
 from slomo.equilibrium.rounds import (
     BUSY,
     LEAST_AGE,
@@ -57,7 +57,7 @@ _FEW = 32
 #: Largest number of possible competitions per mix for a lookup table.
 _TABLE = 32
 #: What is compiled for a single server.
-_OF_ONE = (settle_side_by_side, features_of_one, weigh_one, left_of_one)
+_OF_ONE = (settle_side_by_side, inputs_of_one, weigh_one, left_of_one)
 
 
 class ServerGroup:

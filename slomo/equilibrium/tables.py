@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size
 from slomo.models.functions.monotone import MANY, MonotoneSensitivity, SideBySide
-from slomo.models.responses.server_response import UNKNOWN, ServerResponse
+from slomo.models.responses.server_response import NOT_LEARNED, ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Kind
 
@@ -141,7 +141,7 @@ def _half(
     names: tuple[str, ...],
     start: Floats,
     speed: tuple[Floats, float, float],
-    learned: tuple[Floats, Floats] = (UNKNOWN, UNKNOWN),
+    learned: tuple[Floats, Floats] = (NOT_LEARNED, NOT_LEARNED),
 ) -> Floats:
     """Return half of a row: values alone and pressures, then weights and limits of all functions.
 

@@ -112,14 +112,14 @@ def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats
     >>> shapes_at([proportional(0.02)], np.array([0, 0]), np.array([0.0, 0.25]))[1].tolist()
     [0.02, 0.27]
     """
-    inner, pieces = _laid_out(tuple(shapes))
+    inner, pieces = _as_rows(tuple(shapes))
     start, middle, middle_slope, size, size_slope = pieces[:, who, (loss[..., None] >= inner[who]).sum(axis=-1)]
     away = loss - start
     return middle + away * middle_slope, size + away * size_slope
 
 
 @lru_cache(maxsize=256)
-def _laid_out(shapes: tuple[ErrorShape, ...]) -> tuple[Floats, Floats]:
+def _as_rows(shapes: tuple[ErrorShape, ...]) -> tuple[Floats, Floats]:
     """Return the segments of all shapes as tables; shapes with fewer knots are padded."""
     most = max(len(shape.loss) for shape in shapes) - 1
     inner, pieces = np.full((len(shapes), most - 1), np.inf), np.zeros((5, len(shapes), most))

@@ -32,7 +32,7 @@ REPORTED = 0.95
 #: Columns of the schema that describe traffic by a number.
 _TRAFFIC_COLUMNS = ("packet_size_b", "flow_count", "zipf_exponent", "offered_mpps")
 #: Utilisation from which ports count as full; share of the others' part from which a tenant's counts as equal.
-FULL = 0.97
+FULL_PORT = 0.97
 #: Of a cache [B].
 LINE_B = 64.0
 FITTED_PLANS = ("solo", "pressure", "imported")
@@ -168,7 +168,7 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
         others_gbps = wire_gbps(frames_b, others_mpps)
         own_gbps = wire_gbps(rows["packet_size_b"], rows["throughput_mpps"])
         level = others_gbps / rows["competitor_count"]
-        full = (own_gbps + others_gbps > FULL * ports_gbps) & (own_gbps > FULL * level)
+        full = (own_gbps + others_gbps > FULL_PORT * ports_gbps) & (own_gbps > FULL_PORT * level)
         left_mpps = [
             port_shares_mpps([int(size), *(b for b, _ in each)], [None, *(rate for _, rate in each)], ports_gbps)[0]
             if all(rate is not None for _, rate in each)
@@ -192,8 +192,8 @@ def limited_in_mixes(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
     described = environment.get("machines", {})
     rates = {name: Machine.from_dict(each).shared_wire_gbps() for name, each in described.items()}
     ports_gbps = np.array([rates.get(name, np.inf) for name in frame["machine"]], dtype=float)
-    full = runs.transform("sum") > FULL * ports_gbps
-    most = own_gbps > FULL * runs.transform("max")
+    full = runs.transform("sum") > FULL_PORT * ports_gbps
+    most = own_gbps > FULL_PORT * runs.transform("max")
     exact: NDArray[np.bool_] = np.where(whole, (full & most).to_numpy(), limited)
     return exact
 

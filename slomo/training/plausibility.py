@@ -17,7 +17,7 @@ from slomo.errors import SlomoError
 from slomo.files.json_text import parse_json
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.plausible import MOST_MPPS, MOST_OF_SOLO
-from slomo.training.features import FULL, limited_in_mixes
+from slomo.training.features import FULL_PORT, limited_in_mixes
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS, Rule
 
@@ -73,7 +73,7 @@ def _by_throughput(
         return medians
 
     length, rates = frame["own.INST"].to_numpy() / np.where(mpps > 0.0, mpps, np.nan), _line_rates(frame, environment)
-    polls = limited_in_mixes(frame, environment) | (mpps > FULL * rates)  # who waits for a port, executes more
+    polls = limited_in_mixes(frame, environment) | (mpps > FULL_PORT * rates)  # who waits for a port, executes more
     usual = median(length, full & ~polls)
     usual = np.where(np.isnan(usual), median(length, full), usual)
     return {

@@ -29,14 +29,14 @@ from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.moved import most_moved
-from slomo.models.responses.server_response import NEIGHBOURS, UNKNOWN, ServerResponse
+from slomo.models.responses.server_response import NEIGHBOURS, NOT_LEARNED, ServerResponse
 from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradiction, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.gaussian_process import SmoothFamily
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import LINE_B, Subject, typical_values
 from slomo.training.response_fit import PRESSURES, solo_vector
-from slomo.training.waiting import FULL, with_waiting
+from slomo.training.waiting import FULL_CHANNEL, with_waiting
 from slomo.vocabulary.wire import wire_gbps
 
 if TYPE_CHECKING:
@@ -126,13 +126,13 @@ def _with_long_queues(
     back a whole line of a packet, or if too few rows leave the channel free.
     """
     if not {"LMB", "PCIEMISS"} <= {*subject.own_names} or "LMB" not in subject.beside_names or np.isinf(most):
-        return own, UNKNOWN
+        return own, NOT_LEARNED
     column, lines = subject.own_names.index("LMB"), np.ceil(subject.workload.traffic.packet_size_b / LINE_B)
     moved = subject.own[whole][:, column] + subject.beside[whole][:, subject.beside_names.index("LMB")]
-    free, line = moved <= FULL * most, LINE_B * 1e6 / 2**20
+    free, line = moved <= FULL_CHANNEL * most, LINE_B * 1e6 / 2**20
     read = line * np.maximum(own[:, subject.own_names.index("PCIEMISS")] - lines, 0.0)
     if free.sum() < _FEWEST_ROWS or read.max() < line:
-        return own, UNKNOWN
+        return own, NOT_LEARNED
     weights = ridge(basis[free], read[free, np.newaxis], STRENGTH)[:, 0]
     own = own.copy()
     own[~free, column] += np.maximum(basis[~free] @ weights - read[~free], 0.0)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Utilisation from which a channel counts as full.
-FULL = 0.985
+FULL_CHANNEL = 0.985
 #: Least number of runs with a full channel; utilisation of a just full one, at which network cards are held back; and
 #: utilisation from which runs tell how latency rises towards it.
 _FEWEST, _JUST_FULL, _BUSY = 5, 0.99, 0.9
@@ -35,7 +35,7 @@ def full_channel_ns(frame: "pd.DataFrame", capacities: Capacities | None) -> flo
         return 0.0
     own, beside, latency = (frame[name].to_numpy(dtype=float) for name in names)
     share = (own + beside) / capacities.limit(METRICS[_TRAFFIC])
-    if ((share > FULL) & (latency > 0.0)).sum() < _FEWEST:
+    if ((share > FULL_CHANNEL) & (latency > 0.0)).sum() < _FEWEST:
         return 0.0
     busy = np.flatnonzero((share > _BUSY) & (latency > 0.0))
     busy = busy[np.argsort(share[busy], kind="stable")]

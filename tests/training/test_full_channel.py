@@ -9,7 +9,7 @@ import pytest
 from slomo.models.contentiousness import pressure_basis
 from slomo.training.features import Subject
 from slomo.training.server_response_fit import _with_long_queues
-from slomo.training.waiting import FULL, full_channel_ns
+from slomo.training.waiting import FULL_CHANNEL, full_channel_ns
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.workload import Traffic, Workload
@@ -41,7 +41,7 @@ def test_a_channel_is_just_full_at_99_percent() -> None:
 def subject() -> Subject:
     """Return an NF with packets of ten lines: the card reads back six of them, or two where the channel is full."""
     loads = np.linspace(0.5, 1.0, 40)
-    full = loads > FULL
+    full = loads > FULL_CHANNEL
     card = np.where(full, 12.0, 16.0)
     own = np.column_stack([(3.0 + card) * LINE, card])
     return Subject(

@@ -29,7 +29,7 @@ NEIGHBOURS = "neighbours"
 #: Ends of :func:`packets_of_age`, as decimal logarithms.
 _FEWEST_PACKETS, _MOST_PACKETS = 1.5, 7.0
 #: Weights of what is unknown.
-UNKNOWN = np.zeros(0)
+NOT_LEARNED = np.zeros(0)
 
 
 @cache
@@ -83,11 +83,11 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     #: What the NF holds in a shared cache that evicts lines unused for n of its packets: ``holding[0] + sum(holding[k]
     #: * n / (n + packets_of_age[k - 1]))`` [KiB], shape (terms of the profile's basis,). Empty where it was not learned
     #: from mixes.
-    holding: Floats = field(default_factory=lambda: UNKNOWN)
+    holding: Floats = field(default_factory=lambda: NOT_LEARNED)
     #: Memory traffic of a packet [MiB/s per Mpps] that its card causes by reading it back from memory to send it, since
     #: it waited in a long queue; shape (terms of the profile's basis,). A full channel holds cards back, which makes
     #: queues short. Empty where lines that cards miss were not measured, or none is read back.
-    read_back: Floats = field(default_factory=lambda: UNKNOWN)
+    read_back: Floats = field(default_factory=lambda: NOT_LEARNED)
 
     @property
     def knows_waiting(self) -> bool:

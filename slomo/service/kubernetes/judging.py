@@ -19,7 +19,7 @@ from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 
 #: Reasons of rejected nodes: few and without numbers, as the scheduler groups them by text.
-BREAKS, FULL = "slomo: an SLO would break here", "slomo: no core left for a network function"
+BREAKS, NO_CORE = "slomo: an SLO would break here", "slomo: no core left for a network function"
 #: The pod has a promise, but its network function has no model there.
 NO_MODEL = "slomo: no model of this network function on this machine type, its promise cannot be judged"
 #: The machine type has no models.
@@ -203,7 +203,7 @@ class NodeJudge:
 
     def _answer(self, host: Host, signature: Signature, verdict: MixVerdict) -> Judged:
         if verdict.breach is not None:
-            why = FULL if verdict.breach.what == "cores" else BREAKS
+            why = NO_CORE if verdict.breach.what == "cores" else BREAKS
             return Judged(False, why, is_judged=True, host=host, mix=signature)
         mark = (self.oracle.pieces.cores(signature), -verdict.headroom)
         return Judged(True, "", is_judged=True, host=host, mix=signature, rank=mark)

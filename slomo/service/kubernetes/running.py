@@ -17,7 +17,7 @@ from slomo.service.servers import BREAKS, RunningNF, RunningServer
 #: Number of nodes judged together; the scheduler is answered in between.
 AT_A_TIME = 64
 CROWDED = "more network functions than cores: nothing predicts those"
-UNKNOWN = "no model of this network function"
+UNPROFILED = "no model of this network function"
 _NEVER = (-1, RunningServer("", "", 0))
 
 
@@ -74,7 +74,7 @@ class Running:
         for uid, need in node.tenants.items():
             piece = self._judge.pieces[self._judge.number(need, host.machine)]
             if not verdict.rates or self._judge.is_stranger(need, host.machine):
-                tenants.append(self._unjudged(uid, need, UNKNOWN if verdict.rates else CROWDED))
+                tenants.append(self._unjudged(uid, need, UNPROFILED if verdict.rates else CROWDED))
                 continue
             (workload,) = piece.workloads
             mpps, low, high = verdict.rates[workload]
