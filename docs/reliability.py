@@ -78,7 +78,7 @@ After this page you know which data slomo keeps when something fails, what you t
 ## Writers
 
 A *writer* is a part of slomo that writes a file (second table). The tests send every system call of a writer through
-`tests/faults/seam.c`, which can make the call fail; it intercepts the calls of Python, SQLite and Arrow. `make test`
+`tests/faults/seam.c`, which can make the call fail. The calls of Python, SQLite and Arrow all go this way. `make test`
 tests a sample of calls, `make faults` tests every call with every fault. *Wrong* counts the cases in which acknowledged
 data was lost, a file could not be read, a temporary file remained after a run, or the message did not name the file. If
 a fault cannot happen to a call (a full disk to a read), the call succeeds and counts as a case.
