@@ -35,8 +35,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from slomo.control.advice import candidates, divide_further, isolated, welfare
-from slomo.control.guard import CANDIDATES, GuardController
+from slomo.control.advice import candidates, isolated, welfare
+from slomo.control.guard import GuardController
 from slomo.control.loop import ControlLoop
 from slomo.control.observation import ControlDecision, Controller, MachineReading, Patience
 from slomo.control.plants import SimulatedPlant
@@ -336,7 +336,6 @@ def oracle(fresh: Fresh, situation: Situation, foresight: bool = True) -> Outcom
         fares = dict(enumerate(welfare(usual, each) for each in foresee_many(usual, tried)))
         outlooks = foresee_many(known, tried, 0.0)
         order = [outlooks[n] for n in sorted(fares, key=lambda n: (outlooks[n].spare < -0.03, -fares[n]))]
-        order.insert(0, divide_further(known, order[0], [usual], CANDIDATES))
         best: MachineReading | None = None
         for outlook in order[:TRIED]:
             enforce(trial, outlook.settings)

@@ -20,9 +20,7 @@ WEIGHTS = (1.5, 2.0, 4.0, 8.0)
 HARDLY = 0.005
 #: Number of tenants without a promise that are throttled one by one, and shares of the ways that are tried for a
 #: victim.
-HEAVIEST, PORTIONS = 3, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-#: Numbers of cache ways that one step of :func:`divide_further` may move.
-WAYS_MOVED = (1, 2, 4)
+HEAVIEST, PORTIONS = 3, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 #: Cost of one round with a broken promise, in rounds without any best effort. It is the ratio of the aims: lose at most
 #: 5 % of best effort, and break promises at most 0.5 % of the time.
@@ -77,98 +75,10 @@ def best_effort(
     if enough:
         at = usual or situation
         chosen = preferred(at, foresee_many(at, [outlook.settings for outlook in enough])).settings
-        found = next(outlook for outlook in enough if outlook.settings is chosen)
-        return divide_further(situation, found, [at], _MOST_TRIED, avoid, together=True)
+        return next(outlook for outlook in enough if outlook.settings is chosen)
     best = min((now, *tried), key=lambda outlook: (len(outlook.broken), -outlook.spare))
     gained = best.spare - now.spare
     return best if len(best.broken) < len(now.broken) or gained > HARDLY else now
-
-
-def divide_further(
-    situation: Situation,
-    outlook: Outlook,
-    usual: Sequence[Situation],
-    limit: int,
-    avoid: Sequence[Mapping[str, Setting]] = (),
-    together: bool = False,
-) -> Outlook:
-    """Move cache ways step by step as long as this increases best effort's throughput and keeps every promise.
-
-    A step moves ways from one group of tenants with equal masks to another, or a tenant without a promise to another
-    group or to ways of its own, and may weaken throttles. Best effort's throughput is the mean over the `usual`
-    situations. A division that is best at one load may be worse than sharing at other loads; with `together`, meant for
-    few known loads, tenants that share ways stay in one group. At most `limit` settings are predicted. An outlook that
-    breaks a promise, or whose masks overlap in part, is returned unchanged.
-    """
-
-    def left(tried: Sequence[Outlook]) -> list[float]:
-        settings = [each.settings for each in tried]
-        rows = [[welfare(one, each) for each in foresee_many(one, settings)] for one in usual]
-        return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
-
-    now = left([outlook])
-    while outlook.kept and limit > 0:
-        divisions = itertools.chain([outlook.settings], _other_divisions(situation, outlook.settings, together))
-        steps = (each for settings in divisions for each in _less_throttled(settings) if each not in avoid)
-        tried = list(itertools.islice(steps, limit))
-        limit -= len(tried)
-        kept = [each for each in foresee_many(situation, tried, outlook.margin) if each.kept]
-        gains = left(kept)
-        if max(gains, default=0.0) <= now[0] + HARDLY:
-            break
-        outlook, now = kept[gains.index(max(gains))], [max(gains)]
-    return outlook
-
-
-def _less_throttled(settings: Mapping[str, Setting]) -> Iterator[Mapping[str, Setting]]:
-    """Yield the settings, and for each throttle level the settings with stronger throttles weakened to that level."""
-    yield settings
-    strongest = min(setting.bandwidth_percent for setting in settings.values())
-    for percent in (100.0, *THROTTLES):
-        if percent > strongest:
-            yield {
-                n: replace(each, bandwidth_percent=max(each.bandwidth_percent, percent)) for n, each in settings.items()
-            }
-
-
-def _other_divisions(
-    situation: Situation, settings: Mapping[str, Setting], together: bool
-) -> Iterator[Mapping[str, Setting]]:
-    """Yield the settings that one step of :func:`divide_further` can reach by changing ways."""
-    masks = sorted({setting.mask for setting in settings.values()})
-    union = sum(masks)
-    if any(one & two for one, two in itertools.combinations(masks, 2)) or union & (union + (union & -union)):
-        return  # the masks overlap or leave a gap
-    groups = [(tuple(n for n, each in settings.items() if each.mask == mask), mask.bit_count()) for mask in masks]
-
-    def changed(*others: tuple[int, tuple[str, ...], int]) -> dict[str, Setting]:
-        after = dict(enumerate(groups)) | {place: (names, count) for place, names, count in others}
-        return _laid_out(settings, (after[place] for place in sorted(after)), union & -union)
-
-    for (i, (names, count)), (j, (others, more)) in itertools.permutations(enumerate(groups), 2):
-        for moved in WAYS_MOVED:
-            if moved < count:
-                yield changed((i, names, count - moved), (j, others, more + moved))
-    for i, (names, count) in enumerate(() if together else groups):
-        for name in (name for name in names if name not in situation.promised_mpps):
-            left = tuple(other for other in names if other != name)
-            for j, (others, more) in enumerate(groups):
-                if j != i:
-                    yield changed((i, left, count * bool(left)), (j, (*others, name), more + count * (not left)))
-            for moved in WAYS_MOVED:
-                if left and moved < count:
-                    yield changed((i, left, count - moved), (len(groups), (name,), moved))
-
-
-def _laid_out(
-    settings: Mapping[str, Setting], groups: Iterable[tuple[tuple[str, ...], int]], lowest: int
-) -> dict[str, Setting]:
-    """Return settings in which each group has its number of ways to itself, in order, from the `lowest` way up."""
-    masks: dict[str, int] = {}
-    for names, count in groups:
-        masks.update(dict.fromkeys(names, lowest * ((1 << count) - 1)))
-        lowest <<= count
-    return {name: replace(setting, mask=masks[name]) for name, setting in settings.items()}
 
 
 def least_cost(
@@ -231,10 +141,7 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
     for percent in THROTTLES:
         yield from ({**current, name: replace(current[name], bandwidth_percent=percent)} for name in noisy[:HEAVIEST])
     for percent in THROTTLES:
-        yield {
-            **current,
-            **{name: replace(current[name], bandwidth_percent=percent) for name in noisy},
-        }
+        yield throttled(current, noisy, percent)
     if not situation.promised_mpps:
         return
     nearest = min(now.room, key=lambda name: now.room[name])
@@ -244,15 +151,19 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
         situation = replace(situation, settings=current)
     for factor in WEIGHTS if nearest in situation.cores else ():
         yield {**current, nearest: replace(current[nearest], weight=factor * current[nearest].weight)}
-    for share in PORTIONS[1:]:
+    for share in PORTIONS:
         yield isolated(situation, {nearest: min(situation.ways - 1, max(1, round(share * situation.ways)))})
-    suffering = {name: minimal_ways(situation, name) for name in situation.promised_mpps if name in situation.responses}
-    left = situation.ways - 1 - sum(suffering.values())
-    for ways in dict.fromkeys(int(share * left / max(1, len(suffering))) for share in PORTIONS) if left >= 0 else ():
-        apart = isolated(situation, {name: least + ways for name, least in suffering.items()})
+    for ways in divisions(situation, now.margin):
+        apart = isolated(situation, ways)
         for percent in (100.0, *THROTTLES):
-            throttled = {name: replace(apart[name], bandwidth_percent=percent) for name in noisy}
-            yield {**apart, **throttled}
+            yield throttled(apart, noisy, percent)
+
+
+def throttled(settings: Mapping[str, Setting], names: Sequence[str], percent: float) -> dict[str, Setting]:
+    """Return settings in which some tenants are under the same memory throttle."""
+    under = {settings[name] for name in names}
+    after = {setting: replace(setting, bandwidth_percent=percent) for setting in under}
+    return {**settings, **{name: after[settings[name]] for name in names}}
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:
@@ -267,12 +178,54 @@ def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting
     return {name: settings.get(name) or others[situation.settings[name]] for name in situation.responses}
 
 
-def minimal_ways(situation: Situation, name: str) -> int:
-    """Return the smallest number of cache ways with which a tenant keeps its promise while memory is idle."""
-    response, idle = situation.responses[name], situation.memory.latency_ns[0]
-    needed = situation.needed_mpps(name) / situation.bias.get(name, 1.0)
-    fitting = (ways for ways in range(1, situation.ways + 1) if response.mpps(ways, idle) >= needed)
-    return next(fitting, situation.ways)
+def divisions(situation: Situation, margin: float = 0.0) -> Iterator[dict[str, int]]:
+    """Yield numbers of own cache ways for all tenants with a promise, fewest first.
+
+    The first division suffices while memory is idle. Each further one gives a way to the tenant whose promise breaks at
+    the lowest memory latency, until no latency breaks a promise or no way is left for the other tenants.
+
+    Examples
+    --------
+    >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
+    >>> here = Situation({"a": lpm, "b": lpm}, MemoryTraffic((80.0, 100.0), (0.0, 50.0)), 20, {}, {"a": 4.5, "b": 1.0})
+    >>> list(divisions(here))
+    [{'a': 19, 'b': 1}]
+    """
+    lasting = _latencies_kept(situation, margin)
+    ways, full = _least_ways(situation, lasting), situation.memory.latency_ns[-1]
+    while ways and sum(ways.values()) < situation.ways:
+        yield dict(ways)
+        nearest = min(ways, key=lambda name: lasting[name][ways[name] - 1])
+        if lasting[nearest][ways[nearest] - 1] >= full:
+            return
+        ways[nearest] += 1
+
+
+def has_room(situation: Situation, margin: float = 0.0) -> bool:
+    """Return whether the cache has as many ways as the promises need while memory is idle.
+
+    If not, no setting keeps all promises. A tenant may hold parts of ways, so one way less than it needs may be enough.
+    """
+    ways = _least_ways(situation, _latencies_kept(situation, margin))
+    return sum(ways.values()) - len(ways) < situation.ways
+
+
+def _least_ways(situation: Situation, lasting: Mapping[str, Sequence[float]]) -> dict[str, int]:
+    """Return the fewest own ways with which each promise is kept while memory is idle; all ways if none suffice."""
+    idle = situation.memory.latency_ns[0]
+    return {
+        name: next((n for n, ns in enumerate(kept, 1) if ns >= idle), situation.ways) for name, kept in lasting.items()
+    }
+
+
+def _latencies_kept(situation: Situation, margin: float) -> dict[str, list[float]]:
+    """Return the highest memory latency [ns] at which each promise is kept, for 1, 2, ... own ways."""
+    lasting = {}
+    for name in (name for name in situation.promised_mpps if name in situation.responses):
+        packet_us = situation.bias.get(name, 1.0) / max(situation.needed_mpps(name) * (1.0 + margin), 1e-12)
+        lines = [situation.responses[name].line(ways) for ways in range(1, situation.ways + 1)]
+        lasting[name] = [1e3 * (packet_us - start) / max(slope, 1e-12) for start, slope, _ in lines]
+    return lasting
 
 
 def _by_traffic(situation: Situation, now: Outlook) -> Sequence[str]:

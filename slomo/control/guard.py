@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slomo.control.advice import best_effort, divide_further, least_cost
+from slomo.control.advice import best_effort, has_room, least_cost
 from slomo.control.observation import ControlDecision, MachineReading
-from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
+from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_loads, foresee_many, judged
 from slomo.drift.correction import OnlineCorrection
 
 #: Headroom above the margin that is required to loosen settings, and the number of quiet rounds before that.
@@ -25,8 +25,6 @@ LOOSE_MARGIN, LOOSE_ROUNDS = 0.04, 6
 CANDIDATES = 100
 #: Factor by which a load's remembered peak decays per round, and rounds until the worst loads are tried again.
 FADING, AGAIN = 0.97, 30
-#: Best effort's ways are divided for the loads of every `SAMPLED`-th recent round.
-SAMPLED = 6
 #: Number of remembered settings that did not help; they are not tried again while the same promise is at risk.
 REMEMBERED = 8
 
@@ -45,8 +43,6 @@ class GuardMemory:
     correction: OnlineCorrection = field(default_factory=lambda: OnlineCorrection(weight=0.4))
     #: The highest recent load of each tenant.
     loads_mpps: Mapping[str, float] = field(default_factory=dict)
-    #: The loads of all tenants in the last rounds.
-    recent_mpps: tuple[Mapping[str, float], ...] = ()
     #: Number of rounds for which recent peak loads are still used, since no settings keep promises under the worst
     #: loads.
     short: int = 0
@@ -90,13 +86,13 @@ class GuardController:
         """Return the settings for the next round, with a change if a promise is at risk; see `Controller`."""
         state = memory if isinstance(memory, GuardMemory) else GuardMemory(self._first)
         seen = self._situation(observation, state)
-        correction = _learned(observation, foresee(seen), state.correction)
-        recent = (*state.recent_mpps, dict(seen.offered_mpps))[-AGAIN:]
-        peaks, short = _peaks(observation, state.loads_mpps), max(state.short - 1, 0)
-        state = replace(state, loads_mpps=peaks, recent_mpps=recent, short=short)
-        late = replace(seen, bias=correction.factors, offered_mpps=state.loads_mpps)
+        state = replace(state, loads_mpps=_peaks(observation, state.loads_mpps), short=max(state.short - 1, 0))
+        late = replace(seen, offered_mpps=state.loads_mpps)
+        expected, now = foresee_loads([seen, late if state.short else whatever_comes(late)])
+        correction = _learned(observation, expected, state.correction)
+        late = replace(late, bias=correction.factors)
         situation = late if state.short else whatever_comes(late)
-        now = foresee(situation, margin=self.margin)
+        now = judged(situation, now.settings, now.parted, self.margin)
         if (observation.broken or not now.kept) and not observation.probed:
             return ControlDecision(memory=state, probe=True)
         if state.before is not None and self._in_vain(observation, seen, state, state.before):
@@ -127,7 +123,9 @@ class GuardController:
     def _tighten(
         self, situation: Situation, late: Situation, now: Outlook, state: GuardMemory, observation: MachineReading
     ) -> ControlDecision:
-        best = now if state.short else best_effort(situation, now, self.margin, CANDIDATES, state.vain, late)
+        best = now
+        if not state.short and has_room(situation, self.margin):
+            best = best_effort(situation, now, self.margin, CANDIDATES, state.vain, late)
         if not best.kept and not state.short:
             state, situation, best = replace(state, short=AGAIN), late, foresee(late, margin=self.margin)
         if state.short and (observation.broken or not best.kept):
@@ -153,15 +151,6 @@ class GuardController:
                     return ControlDecision(
                         situation.plan(self.server, looser.settings), fresh, ("less is enough",), loosens=True
                     )
-            enough = min(foresee(situation).spare, self.margin + LOOSE_MARGIN)  # no headroom is lost
-            usual = [replace(situation, offered_mpps=loads) for loads in state.recent_mpps[::SAMPLED]]
-            further = divide_further(
-                situation, foresee(situation, margin=enough), usual, CANDIDATES, state.vain
-            ).settings
-            if further != situation.settings:
-                fresh = replace(state, settings={**state.settings, **further}, before=state.settings)
-                reasons = ("best effort gets more if the ways are divided otherwise",)
-                return ControlDecision(situation.plan(self.server, further), fresh, reasons, loosens=True)
         return ControlDecision(situation.plan(self.server, situation.settings), state)
 
     def _weaker(self, situation: Situation) -> list[Mapping[str, Setting]]:

@@ -109,12 +109,12 @@ class Situation:
 
     def parts(self, settings: Sequence[Mapping[str, Setting]]) -> list[list[Part]]:
         """Return the tenants under each of many settings, in the form that the solver takes."""
-        made = {
-            (name, setting): self._part(name, setting)
-            for name in self.responses
-            for setting in {chosen[name] for chosen in settings}
-        }
-        return [[made[name, chosen[name]] for name in self.responses] for chosen in settings]
+        made: dict[tuple[str, int], Part] = {}
+        for chosen in settings:
+            for name in self.responses:
+                if (name, id(chosen[name])) not in made:
+                    made[name, id(chosen[name])] = self._part(name, chosen[name])
+        return [[made[name, id(chosen[name])] for name in self.responses] for chosen in settings]
 
     def _part(self, name: str, setting: Setting) -> Part:
         return Part(
@@ -193,6 +193,13 @@ def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]]
     solved = solve_partitions(situation.parts(settings), situation.memory)
     pairs = zip(settings, solved, strict=True)
     return [judged(situation, chosen, _undivided(situation, chosen, parted), margin) for chosen, parted in pairs]
+
+
+def foresee_loads(situations: Sequence[Situation]) -> list[Outlook]:
+    """Predict the present settings of situations that differ in loads, in promises or in bias, all at once."""
+    parts = [situation.parts([situation.settings])[0] for situation in situations]
+    solved = zip(situations, solve_partitions(parts, situations[0].memory), strict=True)
+    return [judged(each, each.settings, _undivided(each, each.settings, parted)) for each, parted in solved]
 
 
 def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Parted) -> Parted:

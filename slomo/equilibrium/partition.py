@@ -82,17 +82,6 @@ class Parted:
     #: Whether the rounds came to rest.
     settled: bool = True
 
-    def only(self, order: Sequence[int]) -> "Parted":
-        """Return the result with tenants in another order."""
-        return replace(
-            self,
-            throughput_mpps=tuple(self.throughput_mpps[i] for i in order),
-            capacity_mpps=tuple(self.capacity_mpps[i] for i in order),
-            ways=tuple(self.ways[i] for i in order),
-            shares=tuple(self.shares[i] for i in order),
-            latency_ns=tuple(self.latency_ns[i] for i in order),
-        )
-
 
 def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
     """Predict the tenants of one socket with divided cache.
@@ -112,16 +101,15 @@ def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) 
     """Predict the tenants of a socket under many settings; the tenants' order does not matter."""
     if not settings or not settings[0]:
         return [Parted((), (), (), (), (), 0.0) for _ in settings]
-    orders = [sorted(range(len(parts)), key=lambda i: parts[i].key) for parts in settings]
-    sorted_settings = [[parts[i] for i in order] for parts, order in zip(settings, orders, strict=True)]
-    solved = _solved(sorted_settings, memory)
-    return [
-        parted.only([order.index(i) for i in range(len(order))]) for parted, order in zip(solved, orders, strict=True)
-    ]
+    distinct = {id(part): part for parts in settings for part in parts}
+    rank = {number: place for place, number in enumerate(sorted(distinct, key=lambda number: distinct[number].key))}
+    order = np.argsort([[rank[id(part)] for part in parts] for parts in settings], axis=1, kind="stable")
+    ordered = [[parts[i] for i in row] for parts, row in zip(settings, order.tolist(), strict=True)]
+    return _solved(ordered, memory, np.argsort(order, axis=1))
 
 
-def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
-    """Predict the tenants under settings in which they are already in canonical order."""
+def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic, back: NDArray[np.int64]) -> list[Parted]:
+    """Predict the tenants under settings in which they are in canonical order; `back` is their original order."""
     most = max(max(part.mask.bit_length(), round(part.response.ways[-1])) for parts in settings for part in parts)
     masks = np.array([[part.mask for part in parts] for parts in settings], dtype=np.int64)
     cache = _Cache.of(masks, most)
@@ -144,7 +132,14 @@ def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[P
         latency = _latencies(costs, board.remote_ns > 0.0, curve, latency)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
     costs = _within_channel(costs, board.remote_ns > 0.0, latency, memory.most_gb_s)
-    return _parted(costs, ways, shares, latency, ~moves[:, 0])
+    by_tenant = costs.rates(latency), costs.capacity(latency), ways, shares, latency
+    lists = (np.take_along_axis(values, back, axis=1).tolist() for values in by_tenant)
+    return [
+        Parted(tuple(mpps), tuple(most), tuple(held), tuple(share), tuple(ns), traffic, still)
+        for mpps, most, held, share, ns, traffic, still in zip(
+            *lists, costs.traffic(latency).tolist(), (~moves[:, 0]).tolist(), strict=True
+        )
+    ]
 
 
 def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats, most_gb_s: float) -> "_Costs":
@@ -162,15 +157,6 @@ def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats,
             added = np.where(cut, 1.0 / rates - 1.0 / costs.capacity(latency), 0.0)
             costs = replace(costs, start=costs.start + added)
     return costs
-
-
-def _parted(costs: "_Costs", ways: Floats, shares: Floats, latency: Floats, settled: NDArray[np.bool_]) -> list[Parted]:
-    rates, possible, moved = costs.rates(latency), costs.capacity(latency), costs.traffic(latency)
-    lists = (values.tolist() for values in (rates, possible, ways, shares, latency, moved, settled))
-    return [
-        Parted(tuple(mpps), tuple(most), tuple(held), tuple(share), tuple(ns), traffic, still)
-        for mpps, most, held, share, ns, traffic, still in zip(*lists, strict=True)
-    ]
 
 
 class _Board:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slomo.control.advice import advise, best_effort, divide_further, isolated, least_cost, welfare
+from slomo.control.advice import advise, best_effort, divisions, has_room, least_cost
 from slomo.control.guard import LOOSE_ROUNDS, GuardController, GuardMemory
 from slomo.control.loop import ControlLoop, Step
 from slomo.control.max_min import MaxMinController
@@ -296,47 +296,36 @@ def test_best_effort_is_not_throttled_for_the_last_bit_of_headroom() -> None:
     assert chosen[1]["h"].bandwidth_percent < 100.0
 
 
-def test_best_effort_gets_ways_of_its_own_where_that_gives_it_more() -> None:
-    """A hog that cache does not help is set apart from one that it helps; the promise and the ways in use stay."""
-    promised = Situation({"v": LPM, "b": LPM, "h": HOG}, MEMORY, WAYS, promised_mpps={"v": 3.0})
-    promised = replace(promised, settings=promised.open_settings)
-    shared = foresee(promised, isolated(promised, {"v": 12}), margin=0.03)
-    assert shared.kept
+def test_each_promise_gets_as_many_ways_as_it_needs() -> None:
+    """Sixteen ways for one and three for the other keep both beside a hog at full speed; fifteen and four do not."""
+    promised = Situation({"v": LPM, "w": LPM, "h": HOG}, MEMORY, WAYS, promised_mpps={"v": 4.2, "w": 2.2})
 
-    divided = divide_further(promised, shared, [promised], 400)
+    best = advise(replace(promised, settings=promised.open_settings), margin=0.03)
 
-    assert divided.kept
-    assert welfare(promised, divided) > welfare(promised, shared) + 0.005
-    masks = [setting.mask for setting in divided.settings.values()]
-    assert sum(masks) == (1 << WAYS) - 1  # no way is shared, none is left out
-    assert divided.settings["h"].mask.bit_count() < divided.settings["b"].mask.bit_count()
+    assert best is not None
+    assert {name: setting.mask.bit_count() for name, setting in best.settings.items()} == {"v": 16, "w": 3, "h": 1}
+    assert best.settings["h"].bandwidth_percent == 100.0
 
 
-def test_advice_finds_ways_between_those_of_its_candidates() -> None:
-    """A throttle that costs nine tenths of best effort is weakened where one more way does as well."""
-    promised = Situation({"v": LPM, "w": LPM, "h": HOG}, MEMORY, WAYS, promised_mpps={"v": 3.4, "w": 3.0})
-    promised = replace(promised, settings=promised.open_settings)
-    throttled = {n: replace(s, bandwidth_percent=10.0 if n == "h" else 100.0) for n, s in
-                 isolated(promised, {"v": 9, "w": 7}).items()}  # fmt: skip
-    before = foresee(promised, throttled, margin=0.0)
+def test_ways_are_divided_one_by_one_until_no_latency_breaks_a_promise() -> None:
+    """The first division keeps all promises in idle memory; the last one leaves others a way, or needs no more."""
+    promised = Situation({"v": LPM, "w": LPM, "h": HOG}, MEMORY, WAYS, promised_mpps={"v": 3.0, "w": 1.0})
 
-    after = divide_further(promised, before, [promised], 400, together=True)
+    made = list(divisions(promised))
 
-    assert before.kept
-    assert after.kept
-    assert after.settings["h"].bandwidth_percent > 10.0
-    assert welfare(promised, after) > welfare(promised, before)
+    assert all(sum(after.values()) == sum(before.values()) + 1 for before, after in itertools.pairwise(made))
+    for name, mpps in promised.promised_mpps.items():
+        assert LPM.mpps(made[0][name], MEMORY.latency_ns[0]) >= mpps
+        assert LPM.mpps(made[-1][name], MEMORY.latency_ns[-1]) >= mpps
+    assert not any(LPM.mpps(made[0][name] - 1, MEMORY.latency_ns[0]) >= promised.promised_mpps[name] for name in "v")
 
 
-@pytest.mark.parametrize("masks", [(0xFF, 0xFF0, 0xFF000), (0xF, 0xF00, 0xFF000)])
-def test_ways_that_overlap_or_leave_a_gap_are_not_divided(masks: tuple[int, int, int]) -> None:
-    """Another's ways may lie between them."""
-    tenants = {"v": LPM, "b": LPM, "h": HOG}
-    settings = dict(zip(tenants, map(Setting, masks), strict=True))
-    here = Situation(tenants, MEMORY, WAYS, settings, {"v": 0.5})
-    outlook = foresee(here)
+@pytest.mark.parametrize(("mpps", "room"), [(3.0, True), (4.9, False)])
+def test_promises_that_need_more_ways_than_there_are_cannot_be_kept(mpps: float, room: bool) -> None:
+    """Two that each need nearly the whole cache: no division keeps both, and none is tried."""
+    promised = Situation({"v": LPM, "w": LPM}, MEMORY, WAYS, promised_mpps={"v": mpps, "w": mpps})
 
-    assert divide_further(here, outlook, [here], 400) is outlook
+    assert has_room(promised) == room
 
 
 def test_decisions_for_twenty_tenants_are_quick() -> None:
