@@ -6,6 +6,7 @@ Small searches: `slomo-search` beside trying every way to divide five requests o
 
     python benchmarks/placement/prepare.py DIR --machine silver-4110 --nf maglev --nf snort
     python benchmarks/placement/living.py DIR --seed 2424
+    python benchmarks/placement/living.py DIR --seed 2424 --machine benchmarks/placement/machines/ten-cores.yaml
 
 Targets: 0 at risk after 1,000 departures; updates that fit move nobody; every N+1 request keeps its promise; no search
 takes two servers, or claims a bound of two, where one does.
@@ -23,14 +24,15 @@ from slomo.placement.online.placer import Placer
 from slomo.placement.policies.search import MixSearch
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import SLO, Request
+from slomo.vocabulary.machine import load_machine
 
 
 class Bench:
     """Draws requests of one library."""
 
-    def __init__(self, library: ModelLibrary, seed: int) -> None:
-        self.library, self.machine, self.draw = library, library.machines[0], np.random.default_rng(seed)
-        keys = library.workloads(self.machine)
+    def __init__(self, library: ModelLibrary, machine: str, seed: int) -> None:
+        self.library, self.machine, self.draw = library, machine, np.random.default_rng(seed)
+        keys = library.workloads(load_machine(machine).name)
         self.nfs = sorted({key.split("@")[0] for key in keys if not key.startswith("synthetic")})
 
     def request(self, name: str, low: int = 70, high: int = 97, **fields: object) -> Request:
@@ -124,9 +126,11 @@ def off(missed: bool) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="what prepare.py wrote")
+    parser.add_argument("--machine", help="YAML file of the models' machine, if it is not a shipped one")
     parser.add_argument("--seed", type=int, required=True)
     given = parser.parse_args()
-    bench = Bench(ModelLibrary.load(given.directory / "models"), given.seed)
+    library = ModelLibrary.load(given.directory / "models")
+    bench = Bench(library, given.machine or library.machines[0], given.seed)
     missed = [bench.departures(1000), bench.updates(120), bench.survivors(10), bench.searches(56)]
     return int(any(missed))
 
