@@ -5,6 +5,7 @@ from typing import Protocol
 
 from slomo.enforce.plan import EnforcementPlan
 from slomo.host.knobs import Knobs, Wish
+from slomo.host.resctrl_tree import ResctrlTree
 
 
 class Backend(Knobs, Protocol):
@@ -27,18 +28,29 @@ class Backend(Knobs, Protocol):
         """Return the cache ways of groups that other programs made, by name."""
         return {}
 
+    @property
+    def resctrl_tree(self) -> ResctrlTree | None:
+        """The resctrl tree in which it divides the cache; None if it uses none."""
+        return None
+
     def available(self) -> tuple[bool, str]:
         """Return whether the backend works on this machine, and the reason if not."""
         ...
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings, with values, that a plan requires this backend to write, in order.
 
-        `plan`: the requested settings. `own`: knobs that the same receipt has set; those no longer required are
-        restored. The result includes side effects on other knobs, whichever receipt has set them (moving a core removes
-        it from monitoring groups). Raises SlomoError, before any change, if the machine does not support the plan.
+        The result includes side effects on other knobs (moving a core removes it from monitoring groups). Raises
+        SlomoError, before any change, if the machine does not support the plan.
         """
         ...
+
+    def revised_wishes(self, plan: EnforcementPlan, own: Sequence[str]) -> tuple[Wish, ...]:  # noqa: ARG002
+        """Return the values to write if the plan's receipt already holds the knobs `own`.
+
+        They include side effects of knobs under any receipt, and what must be restored first to make room.
+        """
+        return self.wishes(plan)
 
     def knobs(self) -> Iterator[str]:
         """Return the names of the settings that can be shown."""

@@ -75,7 +75,7 @@ def apply(
             check_place(receipt, backend)
         own = [] if receipt is None else [layer.label for layer in receipt.layers()]
         journal = Journal(receipts or receipts_directory()) if receipt is None else receipt.journal
-        wishes = backend.wishes(plan, [*own, *journal.taken_along()])
+        wishes = backend.revised_wishes(plan, [*own, *journal.taken_along()])
         require_free(plan, wishes, backend, journal, receipt)  # before anything is written
         if receipt is None:
             receipt = journal.begin(backend.name, backend.place(), plan.to_dict())

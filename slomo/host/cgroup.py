@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.host.below import below
-from slomo.host.knobs import PRESENT, InUseError, VanishedError
+from slomo.host.knobs import PRESENT, InUseError, Knobs, VanishedError
 from slomo.host.locks import MachineLock
 from slomo.host.marker import stat_fields
 from slomo.host.places import this_place
@@ -30,7 +30,7 @@ WEIGHTS = {1: ("cpu.shares", 2, 262_144, 1024), 2: ("cpu.weight", 1, 10_000, 100
 _CONTROLLERS = ("cpu", "cpuset")
 
 
-class CgroupKnobs:
+class CgroupKnobs(Knobs):
     """Reads and writes control groups, their files, and which processes they contain.
 
     `root`: mount point of the control groups: one hierarchy (v2), or a folder per controller (v1). `processes`: mount

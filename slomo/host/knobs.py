@@ -4,6 +4,7 @@ The value of a knob is a text, or None if the object does not exist (such as a g
 undoes every change: set the knob to the next owner's value or, if there is none, to its original value.
 """
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -84,6 +85,14 @@ class Knobs(Protocol):
         Raises TestbedError if the machine refuses.
         """
         ...
+
+    def part(self, knob: str) -> tuple["Knobs", str]:
+        """Return the driver to which a setting belongs, and the setting's name in that driver."""
+        return self, knob
+
+    def followed(self, knob: str, others: Mapping[str, str | None]) -> Sequence[str]:  # noqa: ARG002
+        """Return which other settings also change this one, as a CPU set decides its processes' CPUs."""
+        return ()
 
     def lock(self) -> AbstractContextManager[object]:
         """Exclude other programs that write these settings while a `with` block runs."""

@@ -7,7 +7,7 @@ made. Values that other programs set meanwhile are detected and left unchanged.
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from slomo.errors import SlomoError, StoreError, TestbedError
@@ -124,8 +124,7 @@ class _Session:
 
     def identity(self, label: str) -> tuple[str, str]:
         """Return a setting's kind and name, which do not depend on how drivers are combined."""
-        part = getattr(self.knobs, "part", None)
-        driver, knob = (self.knobs, label) if part is None else part(label)
+        driver, knob = self.knobs.part(label)
         return driver.place(), knob
 
     def look(self, wishes: Sequence[Wish]) -> None:
@@ -137,13 +136,13 @@ class _Session:
                     self.found[wish.knob] = held
         values = {layer.knob: layer.value for layer in self.receipt.layers()}
         values |= {wish.knob.rpartition("|")[2]: wish.value for wish in wishes}
-        early = [wish for wish in wishes if self._followed(wish.knob.rpartition("|")[2], values)]
+        early = [wish for wish in wishes if self.knobs.followed(wish.knob.rpartition("|")[2], values)]
         self.following = {wish.knob for wish in early}
         if early:  # recorded before the settings on which they depend change, so that a kill in between can be undone
             labels = {wish.knob.rpartition("|")[2]: wish.knob for wish in wishes}
             with self.journal.transaction():
                 for wish in early:
-                    followed = self._followed(wish.knob.rpartition("|")[2], values)
+                    followed = self.knobs.followed(wish.knob.rpartition("|")[2], values)
                     if all(self._leads(labels[name]) for name in followed if name in labels):
                         self._raise(wish)
                     self._layered(wish, self.found.get(wish.knob))
@@ -266,23 +265,16 @@ class _Session:
         self, layer: Layer, stack: Sequence[Layer], held: str | None, layers: Sequence[Layer]
     ) -> tuple[str, Change]:
         """Decide how one recorded value is undone, and return the change that restores the setting."""
-        follows = bool(self._followed(layer.knob, {each.knob: each.value for each in layers}))
+        follows = bool(self.knobs.followed(layer.knob, {each.knob: each.value for each in layers}))
         kind, change = _judged(layer, stack, held, follows=follows)
         if kind == "steady" and held is not None and self._holder(layer.label) is not None:
             return "pending", change  # the kernel may have stored other CPUs for the thread after its CPU set
         return kind, change
 
-    def _followed(self, knob: str, others: Mapping[str, str | None]) -> Sequence[str]:
-        """Return the other settings that also determine this one, as a CPU set determines its processes' CPUs."""
-        followed = getattr(self.knobs, "followed", None)
-        return () if followed is None else followed(knob, others)
-
     def _holder(self, label: str) -> int | None:
         """Return another open receipt that sets a setting on which the setting `label` depends; None if none does."""
-        if not hasattr(self.knobs, "followed"):
-            return None
         knob, others = self.identity(label)[1], self._others
-        return next((number for number, values in others.items() if self._followed(knob, values)), None)
+        return next((number for number, values in others.items() if self.knobs.followed(knob, values)), None)
 
     @functools.cached_property
     def _others(self) -> dict[int, dict[str, str | None]]:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from slomo.errors import TestbedError
+from slomo.host.knobs import Knobs
 from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
 from slomo.host.tool import is_installed, package_hint, run_tool
@@ -64,7 +65,7 @@ def run_pqos(words: Sequence[str]) -> str:
     return finished.stdout
 
 
-class PqosKnobs:
+class PqosKnobs(Knobs):
     """Reads and writes cache classes and their cores by ``pqos``.
 
     `command`: program and options, for instance ``("pqos", "-I")``.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from slomo.errors import TestbedError
-from slomo.host.knobs import PRESENT, VanishedError, Wish
+from slomo.host.knobs import PRESENT, Knobs, VanishedError, Wish
 from slomo.host.locks import MachineLock
 from slomo.host.places import this_place
 from slomo.host.resctrl_tree import ResctrlTree, joined, parse_schemata
@@ -22,7 +22,7 @@ _BUSY_S = 0.2
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-class ResctrlKnobs:
+class ResctrlKnobs(Knobs):
     """Reads and writes the settings of one resctrl tree.
 
     `tree`: resctrl tree; by default the kernel's.

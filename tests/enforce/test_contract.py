@@ -326,3 +326,6 @@ class TestTogether(ResctrlContract):
 
         assert joined.sets_the_rest
         assert joined.foreign_masks().keys() == alone.foreign_masks().keys() == {"theirs"}
+        assert joined.resctrl_tree is not None
+        assert alone.resctrl_tree is not None
+        assert joined.resctrl_tree.root == alone.resctrl_tree.root

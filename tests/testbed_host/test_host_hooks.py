@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -63,7 +63,7 @@ class _Backend(SimulatedKnobs, Backend):
     def place(self) -> str:
         return "memory"
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         self.masks += [tenant.llc_way_mask for tenant in plan.tenants]
         return tuple(Wish(f"ways:{core}", f"{t.llc_way_mask}") for t in plan.tenants for core in t.cores)
 

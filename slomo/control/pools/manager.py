@@ -183,7 +183,7 @@ class PoolManager:
 
     def capabilities(self) -> dict[str, bool]:
         """Return RMD's answer to ``GET /v1/cache`` about this machine's capabilities, from its resctrl tree."""
-        return rdt_capabilities(getattr(self._backend, "tree", None) or ResctrlTree())
+        return rdt_capabilities((self._backend and self._backend.resctrl_tree) or ResctrlTree())
 
     def plan(self) -> EnforcementPlan:
         """Return the plan of settings that the pools need."""

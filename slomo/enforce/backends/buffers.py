@@ -4,7 +4,7 @@ ResQ (NSDI'18, section 4.3) chooses the number of buffers such that all of them 
 ``buffers:HOST:PORT/HANDLER``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 
 from slomo.enforce.change import Backend
@@ -39,7 +39,7 @@ class BuffersBackend(Backend):
         """Hold this host's lock while a `with` block runs."""
         return MachineLock("buffers of this host's network functions")
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return, for each Click handler, the number of packet buffers that the plan asks for.
 
         Raises TestbedError for a tenant without a control socket.

@@ -6,7 +6,7 @@ The knobs are those of `slomo.host.cgroup`. A CPU weight of 1 becomes ``cpu.shar
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from slomo.enforce.change import Backend
 from slomo.enforce.conflicts import protection
@@ -46,7 +46,7 @@ class CgroupBackend(CgroupKnobs, Backend):
             return False, f"'{self.root}' cannot be written; run as root"
         return True, f"version {self.version}, controllers {', '.join(sorted(there))}"
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings to write, in order: the plan's groups, their files, then the processes in them.
 
         Raises TestbedError for a controller, CPU or memory node that this host does not have.

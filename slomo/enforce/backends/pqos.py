@@ -3,8 +3,6 @@
 This backend is for hosts without resctrl.
 """
 
-from collections.abc import Sequence
-
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import TestbedError
@@ -21,7 +19,7 @@ class PqosBackend(PqosKnobs, Backend):
     False
     """
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings to write, in order: those of the classes of service, then each core's class.
 
         Raises TestbedError if there are too few free classes, a core is missing, or pqos does not support a unit.

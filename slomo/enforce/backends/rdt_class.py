@@ -7,7 +7,7 @@ pkg/rdt/kubernetes.go) and Koordinator's NodeSLO (resctrlQOS).
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class RdtClassBackend(Backend):
         """Hold the folder's lock while a `with` block runs."""
         return MachineLock(f"classes in '{self.folder}'")
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the new texts of the files.
 
         Raises TestbedError for masks that goresctrl cannot express.

@@ -68,11 +68,20 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         """Whether the tasks in the groups are processes of this host (not in an emulated tree)."""
         return isinstance(self.tree.files, KernelFiles)
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
+    @property
+    def resctrl_tree(self) -> ResctrlTree:
+        """The tree that it writes."""
+        return self.tree
+
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings to write, in order: groups, their settings and members, then the DDIO ways.
 
         Raises TestbedError if the tree does not support a setting or has too few classes.
         """
+        return self.revised_wishes(plan, ())
+
+    def revised_wishes(self, plan: EnforcementPlan, own: Sequence[str]) -> tuple[Wish, ...]:
+        """Return the values to write, and the groups to remove first if there are too few classes."""
         facts = read_facts(self.tree)
         classes = self._classes(plan, facts)
         there = set(self.tree.control_groups())

@@ -5,7 +5,7 @@ Knobs: ``policy:TID`` (``"batch 0"``, ``"fifo 10"``) and ``cpus:TID``. NFVnice
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -55,7 +55,7 @@ class SchedulerBackend(Backend):
         """Hold this host's lock while a `with` block runs."""
         return MachineLock("the scheduler of this host")
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the policy and CPUs to set for every thread of the tenants' processes.
 
         Raises VanishedError if a process has ended.

@@ -12,7 +12,7 @@ from typing import Protocol
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.host.knobs import VanishedError, Wish
+from slomo.host.knobs import Knobs, VanishedError, Wish
 from slomo.simulator.engine import Tenant, simulate
 from slomo.simulator.result import SimulationResult
 from slomo.vocabulary.machine import Machine
@@ -125,7 +125,7 @@ class Knobbed(Protocol):
     lock: threading.RLock
 
 
-class SimulatedKnobs:
+class SimulatedKnobs(Knobs):
     """Base class of backends of simulated machines: reads and writes their settings."""
 
     name = "simulated"
@@ -179,7 +179,7 @@ class SimulatedBackend(SimulatedKnobs, Backend):
         super().__init__(server)
         self.server = server
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the values that a plan requires of every tenant's settings.
 
         Raises TestbedError for an unknown tenant or a setting that the machine does not support.

@@ -4,7 +4,6 @@ Knobs: ``weight:S`` of each stage S, as ``cpu.shares`` of control groups (versio
 """
 
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 
 from slomo.enforce.backends.simulated import SimulatedKnobs
@@ -68,7 +67,7 @@ class SimulatedCoresBackend(SimulatedKnobs, Backend):
         """Return the machine's name."""
         return f"simulated cores of {self.cores.machine.name}"
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:  # noqa: ARG002
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the weight that the plan requires for every stage.
 
         Raises TestbedError for an unknown stage or a setting other than a CPU weight.

@@ -9,6 +9,7 @@ from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import ConfigurationError
 from slomo.host.knobs import Knobs, Wish
+from slomo.host.resctrl_tree import ResctrlTree
 
 
 class Together(Backend):
@@ -55,6 +56,12 @@ class Together(Backend):
         """Whether one of the backends sets the cache ways of tasks without a class."""
         return any(backend.sets_the_rest for backend in self._backends.values())
 
+    @property
+    def resctrl_tree(self) -> ResctrlTree | None:
+        """The resctrl tree of the backend that uses one."""
+        trees = (backend.resctrl_tree for backend in self._backends.values())
+        return next((tree for tree in trees if tree is not None), None)
+
     def foreign_masks(self) -> dict[str, int]:
         """Return the cache ways of groups that other programs made, as all backends see them."""
         return {name: mask for backend in self._backends.values() for name, mask in backend.foreign_masks().items()}
@@ -74,12 +81,16 @@ class Together(Backend):
         mine = [name for name in members if (Path("/proc") / name.rpartition(":")[2] / "task" / thread).exists()]
         return (*mine, *(file for name in mine if (file := f"file:{others[name]}/cpuset.cpus") in others))
 
-    def wishes(self, plan: EnforcementPlan, own: Sequence[str] = ()) -> tuple[Wish, ...]:
+    def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings that all backends shall write, in order."""
+        return self.revised_wishes(plan, ())
+
+    def revised_wishes(self, plan: EnforcementPlan, own: Sequence[str]) -> tuple[Wish, ...]:
+        """Return the settings that all backends shall write if the plan's receipt already holds the knobs `own`."""
         return tuple(
             replace(wish, knob=f"{name}|{wish.knob}")
             for name, backend in self._backends.items()
-            for wish in backend.wishes(plan, [k.removeprefix(f"{name}|") for k in own])
+            for wish in backend.revised_wishes(plan, [k.removeprefix(f"{name}|") for k in own])
         )
 
     def read(self, knob: str) -> str | None:
