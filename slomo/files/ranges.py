@@ -13,7 +13,7 @@ Count = Annotated[int, Meta(ge=0, le=MOST)]
 PositiveCount = Annotated[int, Meta(ge=1, le=MOST)]
 Index = Annotated[int, Meta(ge=0, le=65_535)]
 Ways = Annotated[int, Meta(ge=1, le=64)]
-ProcessId = Annotated[int, Meta(ge=0, le=2**31)]
+ProcessId = Annotated[int, Meta(ge=1, le=2**31 - 1)]  # the kernel takes 0 for whoever writes it
 WayMask = Annotated[int, Meta(ge=1, le=2**62)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Part = Annotated[float, Meta(gt=0.0, le=1.0)]

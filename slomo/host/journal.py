@@ -300,10 +300,10 @@ class Journal:
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.close()
                 self._connection = None
-            raise StoreError(
-                f"journal '{self.path}': {reason}",
-                hint="name a folder with room that you may write to: --receipts FOLDER",
-            ) from None
+            hint = "make room there, or apply with another folder that you may write to: --receipts FOLDER"
+            if isinstance(problem, sqlite3.DatabaseError) and not isinstance(problem, sqlite3.OperationalError):
+                hint = "the file is damaged: `slomo enforce show --receipts OTHER` shows what is set; reset it by hand"
+            raise StoreError(f"journal '{self.path}': {reason}", hint=hint) from None
 
 
 @dataclass(frozen=True)

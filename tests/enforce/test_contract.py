@@ -20,7 +20,9 @@ from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, Simulat
 from slomo.enforce.backends.simulated_cores import SimulatedCores, SimulatedCoresBackend
 from slomo.enforce.backends.together import Together
 from slomo.enforce.change import Backend
+from slomo.enforce.executor import apply
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
+from slomo.errors import TestbedError
 from slomo.testing.enforcer_contract import EnforcerContract
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.service_chains import parse_chains
@@ -284,6 +286,18 @@ class TestRdtClass(EnforcerContract):
         text = next(wish.value for wish in backend.wishes(plan) if wish.knob == f"file:{NODE_FILE}")
 
         assert f'"catRangeStartPercent": {start}' in str(text)
+
+    def test_a_link_in_place_of_a_file_is_refused(self) -> None:
+        """A file would replace it, and undo would not bring the link back."""
+        self.files_folder.mkdir(exist_ok=True)
+        there = self.files_folder.parent / "elsewhere"
+        there.write_text("theirs")
+        (self.files_folder / NODE_FILE).symlink_to(there)
+
+        with pytest.raises(TestbedError, match="is a link"):
+            apply(self.plans()[0], self.make_backend())
+        assert (self.files_folder / NODE_FILE).is_symlink()
+        assert there.read_text() == "theirs"
 
 
 class TestPqos(EnforcerContract):

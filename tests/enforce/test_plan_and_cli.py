@@ -86,10 +86,29 @@ def test_apply_show_and_undo_on_this_host(tmp_path: Path, capsys: pytest.Capture
         assert receipt in capsys.readouterr().out
         assert main(["enforce", "undo", receipt]) == 0
         assert os.sched_getscheduler(process.pid) == os.SCHED_OTHER
+        capsys.readouterr()
         assert main(["enforce", "undo", "--all"]) == 0
+        assert "no open receipt" in capsys.readouterr().err
     finally:
         process.kill()
         process.wait()
+
+
+def test_process_0_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernel takes it for whoever writes it: slomo would throttle itself."""
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("tenants: [{tenant: a, process_ids: [0], cpu_weight: 2}]\n")
+
+    assert main(["enforce", "apply", str(plan), "--backend", "cgroup"]) == 2
+    assert "'tenants.0.process_ids.0': got 0" in capsys.readouterr().err
+
+
+def test_a_damaged_journal_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another folder would not help: what it recorded is lost."""
+    (tmp_path / "journal.sqlite3").write_bytes(b"junk" * 1000)
+
+    assert main(["enforce", "undo", "--all", "--receipts", str(tmp_path)]) == 3
+    assert "the file is damaged" in capsys.readouterr().err
 
 
 def test_a_host_without_resctrl_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

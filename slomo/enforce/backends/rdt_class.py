@@ -109,7 +109,10 @@ class RdtClassBackend(Backend):
         name = knob.partition(":")[2]
         if name not in (CLASSES_FILE, PODS_FILE, NODE_FILE):
             raise TestbedError(f"'{name}' is none of the files of classes", hint=f"{CLASSES_FILE}, {PODS_FILE}")
-        return self.folder / name
+        path = self.folder / name
+        if path.is_symlink():  # replaced by a file, it would not be what it was after an undo
+            raise TestbedError(f"'{path}' is a link, and links are not followed", hint="name the folder it leads to")
+        return path
 
     def knobs(self) -> Iterator[str]:
         """Return the names of the files."""

@@ -138,6 +138,8 @@ def undo_receipt(receipt: str | None, everything: bool, receipts: Path | None, a
             ("set by a later receipt, left to it", result.covered),
         ):
             click.echo("".join(f"  {what}: {name}\n" for name in names), nl=False)
+    if not reports:
+        note("no open receipt in this journal; `slomo enforce show` prints what is set on the machine")
     if left:
         note(f"{len(left)} of {len(reports)} receipts are left open")
     return 3 if left else 0
