@@ -16,10 +16,8 @@ A load is an autoregressive process (AR(1)) with bursts of two to six rounds. Co
 | prepared | as the oracle, but promised tenants may offer all that they are promised in any round |
 | oracle | knows the next loads, tries settings in the simulator itself, the best for best effort first |
 
-PARTIES and Heracles are written from their papers with what there is here: cache ways, and bandwidth of best effort in
-steps of 10 %. Cores, frequency, disk and network are nobody's to move. "Disabled" best effort keeps one way and 10 % of
-bandwidth. Every controller sets what it begins with before the first round. Their latency target is the knee of each
-function: its 95th percentile alone at 97 % of solo.
+Every controller sets what it begins with before the first round. The latency target of PARTIES and Heracles
+(`rival_controllers.py`) is the knee of each function: its 95th percentile alone at 97 % of solo.
 
 Targets: broken at most 0.5 % of the time with best effort at least 0.95 of the oracle's; with faults broken at most 1.5
 times as long, an alarm within two rounds.
@@ -32,13 +30,15 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from slomo.control.advice import candidates, isolated, welfare
+from rival_controllers import Heracles, Parties
+
+from slomo.control.advice import candidates, welfare
 from slomo.control.guard import GuardController
 from slomo.control.loop import ControlLoop
-from slomo.control.observation import ControlDecision, Controller, MachineReading, Patience
+from slomo.control.observation import Controller, MachineReading, Patience
 from slomo.control.plants import SimulatedPlant
 from slomo.control.situation import Setting, Situation, foresee, foresee_many
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
@@ -103,164 +103,6 @@ def drawn(seed: int, profile: PartitionProfile, rounds: int) -> Fresh:
             now[name] = round(min(max(load, 0.05 * solo[name]), most[name]), 4)
         loads.append(now)
     return Fresh(seed, workloads, solo, targets, loads)
-
-
-@dataclass
-class Division:
-    """Ways by promised tenant; all others share the rest, under one throttle [%]."""
-
-    ways: dict[str, int]
-    rest: int
-    percent: float = 100.0
-
-    def plan(self, fresh: Fresh, situation: Situation) -> ControlDecision:
-        """Return it as a decision."""
-        everybody = replace(situation, settings=situation.open_settings)
-        settings = {
-            name: setting if name in self.ways else replace(setting, bandwidth_percent=self.percent)
-            for name, setting in isolated(everybody, self.ways).items()
-        }
-        return ControlDecision(situation.plan("s", {name: settings[name] for name in fresh.workloads}), self)
-
-
-def slacks(observation: MachineReading, knees: dict[str, float]) -> dict[str, float]:
-    """Return by how much each promised tenant is below its latency target; far below where hardly anything arrives."""
-    return {
-        name: 1.0 - (reading.latency_us or 0.0) / knees[name]
-        for name, reading in observation.tenants.items()
-        if name in knees
-    }
-
-
-@dataclass
-class Parties:
-    """PARTIES: slack below 5 % is upsized, above 20 % for all downsized; one unit of one resource a round."""
-
-    fresh: Fresh
-    situation: Situation
-    knees: dict[str, float]
-    name: str = "parties"
-    #: Resource that each tenant adjusts now: 0 ways, 1 bandwidth of best effort.
-    wheel: dict[str, int] = field(default_factory=dict)
-    #: Who was adjusted last, up or down, its latency then, and what was before.
-    last: tuple[str, str, float, Division] | None = None
-    #: Rounds until something is downsized again, after a violation that it caused.
-    frozen: int = 0
-
-    def decide(self, observation: MachineReading, memory: object) -> ControlDecision:
-        """Adjust one unit of one resource; see `Controller`."""
-        division = memory if isinstance(memory, Division) else self._equal()
-        slack, last, self.last = slacks(observation, self.knees), self.last, None
-        self.frozen = max(self.frozen - 1, 0)
-        if last is not None:
-            who, way, before_us, before = last
-            if way == "down" and slack[who] < 0.0:  # undone at once, and the next resource is tried later
-                self._turn(who)
-                self.frozen = 30
-                return before.plan(self.fresh, self.situation)
-            if way == "up" and (observation.tenants[who].latency_us or 0.0) >= before_us:
-                self._turn(who)
-        worst, best = min(slack, key=lambda n: slack[n]), max(slack, key=lambda n: slack[n])
-        if slack[worst] < 0.05:
-            return self._moved(observation, division, worst, "up", slack)
-        if slack[best] > 0.2 and min(slack.values()) > 0.2 and not self.frozen:
-            return self._moved(observation, division, best, "down", slack)
-        return division.plan(self.fresh, self.situation)
-
-    def _moved(
-        self, observation: MachineReading, division: Division, who: str, way: str, slack: dict[str, float]
-    ) -> ControlDecision:
-        for _ in range(2):
-            after = self._adjusted(division, who, 1 if way == "up" else -1, slack)
-            if after is not None:
-                self.last = who, way, observation.tenants[who].latency_us or 0.0, division
-                return after.plan(self.fresh, self.situation)
-            self._turn(who)
-        return division.plan(self.fresh, self.situation)
-
-    def _adjusted(self, division: Division, who: str, by: int, slack: dict[str, float]) -> Division | None:
-        if self.wheel.get(who, 0) == 1:
-            percent = division.percent - 10.0 * by
-            return replace(division, percent=percent) if 10.0 <= percent <= 100.0 else None
-        ways = {**division.ways, who: division.ways[who] + by}
-        if by < 0:
-            return replace(division, ways=ways, rest=division.rest + 1) if ways[who] >= 1 else None
-        if division.rest > 1:  # best effort gives first
-            return replace(division, ways=ways, rest=division.rest - 1)
-        giver = max(slack, key=lambda n: slack[n])
-        if giver == who or division.ways[giver] < 2:
-            return None
-        return replace(division, ways={**ways, giver: ways[giver] - 1})
-
-    def _turn(self, who: str) -> None:
-        self.wheel[who] = 1 - self.wheel.get(who, 0)
-
-    def start(self) -> ControlDecision:
-        """Begin with equal parts; see `slomo.control.observation.Foresighted`."""
-        return self._equal().plan(self.fresh, self.situation)
-
-    def _equal(self) -> Division:
-        share = max(MACHINE.llc_ways // (len(self.fresh.targets) + 1), 1)
-        return Division(dict.fromkeys(self.fresh.targets, share), MACHINE.llc_ways - share * len(self.fresh.targets))
-
-
-@dataclass
-class Heracles:
-    """Heracles: best effort grows way by way while slack and bandwidth allow, and is disabled where they do not."""
-
-    fresh: Fresh
-    situation: Situation
-    knees: dict[str, float]
-    name: str = "heracles"
-    #: Rounds until best effort may run again; its share of rounds is the paper's (5 minutes in polls of 15 s).
-    cooling: int = 0
-    enabled: bool = False
-    #: Bandwidth moved the round before last [share of the channel], and whether ways grow.
-    moved: float = 0.0
-
-    def decide(self, observation: MachineReading, memory: object) -> ControlDecision:
-        """Disable, shrink, keep or grow best effort; see `Controller`."""
-        division = memory if isinstance(memory, Division) else self._disabled()
-        slack = min(slacks(observation, self.knees).values())
-        load = max((observation.tenants[n].offered_mpps or 0.0) / target for n, target in self.fresh.targets.items())
-        self.cooling = max(self.cooling - 1, 0)
-        if slack < 0.0:
-            self.enabled, self.cooling = False, 20
-        elif load > 0.85:
-            self.enabled = False
-        elif load < 0.8 and not self.cooling:
-            self.enabled = True
-        if not self.enabled:
-            return self._disabled().plan(self.fresh, self.situation)
-        bandwidth = self._bandwidth(observation)
-        if bandwidth > 0.9 or slack < 0.05:
-            division = replace(division, percent=max(division.percent - 20.0, 10.0))
-        elif slack >= 0.1:  # else nothing may grow
-            division = self._grown(division, bandwidth)
-        self.moved = bandwidth
-        return division.plan(self.fresh, self.situation)
-
-    def _grown(self, division: Division, bandwidth: float) -> Division:
-        """Grow the cache of best effort until that costs bandwidth, then what it may move."""
-        donor = max(division.ways, key=lambda n: division.ways[n])
-        if division.ways[donor] > 1 and bandwidth <= self.moved + 0.02:
-            ways = {**division.ways, donor: division.ways[donor] - 1}
-            return replace(division, ways=ways, rest=division.rest + 1)
-        return replace(division, percent=min(division.percent + 10.0, 100.0))
-
-    def _bandwidth(self, observation: MachineReading) -> float:
-        misses = sum(reading.misses_m_s or 0.0 for reading in observation.tenants.values())
-        return misses * 64.0e-3 / MACHINE.usable_memory_gb_s
-
-    def start(self) -> ControlDecision:
-        """Begin with best effort disabled; see `slomo.control.observation.Foresighted`."""
-        return self._disabled().plan(self.fresh, self.situation)
-
-    def _disabled(self) -> Division:
-        share, left = divmod(MACHINE.llc_ways - 1, len(self.fresh.targets))
-        names = list(self.fresh.targets)
-        ways = {name: share + (number < left) for number, name in enumerate(names)}
-        return Division(ways, 1, 10.0)
 
 
 @dataclass
@@ -469,8 +311,8 @@ def each_of(fresh: Fresh, profile: PartitionProfile, given: argparse.Namespace):
     latency = knees(fresh)
     makers: dict[str, Callable[[], Controller | None]] = {
         "none": lambda: None,
-        "parties": lambda: Parties(fresh, situation, latency),
-        "heracles": lambda: Heracles(fresh, situation, latency),
+        "parties": lambda: Parties(situation, latency),
+        "heracles": lambda: Heracles(situation, latency, MACHINE.usable_memory_gb_s),
         "guard": lambda: GuardController("s", situation),
     }
     for name in names:
