@@ -181,18 +181,19 @@ def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting
 def divisions(situation: Situation, margin: float = 0.0) -> Iterator[dict[str, int]]:
     """Yield numbers of own cache ways for all tenants with a promise, fewest first.
 
-    The first division suffices while memory is idle. Each further one gives a way to the tenant whose promise breaks at
-    the lowest memory latency, until no latency breaks a promise or no way is left for the other tenants.
+    The first division just suffices while memory is idle. Each further one gives a way to the tenant whose promise, and
+    `margin` above it, breaks at the lowest memory latency, until no latency breaks one, or no way is left for others.
 
     Examples
     --------
+    >>> from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
     >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
-    >>> here = Situation({"a": lpm, "b": lpm}, MemoryTraffic((80.0, 100.0), (0.0, 50.0)), 20, {}, {"a": 4.5, "b": 1.0})
+    >>> here = Situation({"a": lpm, "b": lpm}, MemoryTraffic((80.0, 100.0), (0.0, 50.0)), 20, {}, {"a": 3.5, "b": 2.0})
     >>> list(divisions(here))
-    [{'a': 19, 'b': 1}]
+    [{'a': 15, 'b': 3}, {'a': 16, 'b': 3}]
     """
     lasting = _latencies_kept(situation, margin)
-    ways, full = _least_ways(situation, lasting), situation.memory.latency_ns[-1]
+    ways, full = _least_ways(situation, _latencies_kept(situation, 0.0)), situation.memory.latency_ns[-1]
     while ways and sum(ways.values()) < situation.ways:
         yield dict(ways)
         nearest = min(ways, key=lambda name: lasting[name][ways[name] - 1])

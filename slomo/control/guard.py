@@ -10,11 +10,12 @@ ones. It checks them in the next round, and undoes them if they did not help. Se
 later. Differences between predictions and outcomes correct later predictions (`slomo.drift.correction`).
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slomo.control.advice import best_effort, has_room, least_cost
+from slomo.control.advice import best_effort, candidates, has_room, least_cost
 from slomo.control.observation import ControlDecision, MachineReading
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_loads, foresee_many, judged
 from slomo.drift.correction import OnlineCorrection
@@ -72,8 +73,8 @@ class GuardController:
 
     def start(self) -> ControlDecision:
         """Return settings that keep promises under the worst loads, before the first reading."""
-        promised = {n: mpps for n, mpps in self.initial.promised_mpps.items() if n in self.initial.responses}
-        known = replace(self.initial, settings=self._first, promised_mpps=promised, offered_mpps=promised)
+        known = replace(self._promised(), settings=self._first)
+        known = replace(known, offered_mpps=known.promised_mpps)
         best = foresee(known, margin=self.margin)
         if not best.kept:
             best = best_effort(known, best, self.margin, CANDIDATES)
@@ -81,6 +82,28 @@ class GuardController:
             return ControlDecision(memory=GuardMemory(self._first))
         state = GuardMemory({**self._first, **best.settings})
         return ControlDecision(self.initial.plan(self.server, state.settings), state, ("before the first reading",))
+
+    def protect(self, memory: Any) -> ControlDecision:
+        """Return settings that leave promises most headroom while sensors fail; see `Cautious`.
+
+        Settings that were chosen for the worst loads stay. Those chosen for recent loads give way to the ones with most
+        headroom at loads halfway to the worst, whatever they cost best effort.
+        """
+        state = memory if isinstance(memory, GuardMemory) else GuardMemory(self._first)
+        if not state.short:
+            return ControlDecision(memory=state)
+        known = replace(self._promised(), settings=state.settings, bias=state.correction.factors)
+        known = halfway(replace(known, offered_mpps=state.loads_mpps))
+        now = foresee(known, margin=self.margin)
+        tried = foresee_many(known, list(itertools.islice(candidates(known, now), CANDIDATES)), self.margin)
+        best = max((now, *tried), key=lambda outlook: outlook.spare)
+        state = replace(state, settings={**state.settings, **best.settings}, before=None)
+        return ControlDecision(self.initial.plan(self.server, state.settings), state, ("sensors failed",), urgent=True)
+
+    def _promised(self) -> Situation:
+        """Return the initial situation with those promises whose tenants have a response."""
+        promised = {n: mpps for n, mpps in self.initial.promised_mpps.items() if n in self.initial.responses}
+        return replace(self.initial, promised_mpps=promised)
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return the settings for the next round, with a change if a promise is at risk; see `Controller`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from slomo.control.observation import ControlDecision, Controller, Foresighted, MachineReading, Patience
+from slomo.control.observation import Cautious, ControlDecision, Controller, Foresighted, MachineReading, Patience
 from slomo.control.sensors import SensorHealth
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
@@ -160,7 +160,7 @@ class ControlLoop:
         return len(self.receipt.made)
 
     def _failed(self, problem: Exception) -> Step:
-        """Keep the settings after a failed round; after several, raise an alarm and undo an unconfirmed change."""
+        """Keep the settings after a failed round; after several, raise an alarm, and protect promises from any load."""
         reason = problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"
         self._faults += 1
         self.blind_rounds += 1
@@ -173,10 +173,21 @@ class ControlLoop:
                     self.plan, self._memory, changes = plan, memory, len(self.receipt.made)
                 self._unproven = None
         if self._faults == self.settings.faults:
+            changes += self._protect()
             self.alarms += 1
             if self._on_alarm is not None:
                 self._on_alarm(reason)
         return Step(None, ControlDecision(), changes, fault=reason, alarm=self._faults >= self.settings.faults)
+
+    def _protect(self) -> int:
+        """Let the controller protect promises against any load; return the number of changes."""
+        with contextlib.suppress(Exception):  # the loop outlives its controller, too
+            if isinstance(self.controller, Cautious):
+                decision = self.controller.protect(self._memory)
+                changes = self._enforce(decision)
+                self._memory = decision.memory
+                return changes
+        return 0
 
     def run(self, steps: int | None = None, told: Callable[[Step], None] | None = None) -> int:
         """Run rounds until SIGTERM, SIGINT or a given number of rounds; then restore the machine.

@@ -127,6 +127,15 @@ class Foresighted(Protocol):
         ...
 
 
+@runtime_checkable
+class Cautious(Protocol):
+    """A controller that can also decide when sensors have failed."""
+
+    def protect(self, memory: Any) -> ControlDecision:
+        """Return the decision that protects promises best, whatever loads come."""
+        ...
+
+
 @dataclass(frozen=True)
 class Patience:
     """How long the loop waits after changes, and how many failed rounds it accepts.

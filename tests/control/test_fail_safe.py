@@ -145,6 +145,30 @@ def test_sensors_that_are_silent_from_the_start_find_protection_in_force(tmp_pat
     assert plant.server.knobs["ways:hog"] is None
 
 
+@pytest.mark.parametrize("able", [True, False])
+def test_a_controller_may_protect_more_once_an_alarm_begins(able: bool, tmp_path: Path) -> None:
+    """It is asked once per alarm, without a reading; if it fails, the loop goes on with what is in force."""
+
+    class Careful(Protecting):
+        asked = 0
+
+        def protect(self, memory: object) -> ControlDecision:
+            self.asked += 1
+            if not able:
+                raise KeyError("a tenant it does not know")
+            return ControlDecision(EnforcementPlan("s", (TenantSetting("hog", llc_way_mask=0x1),)), memory, urgent=True)
+
+    plant, controller = Scripted(), Careful()
+    loop = ControlLoop(plant, controller, Patience(1.0, 9.0, 9.0), receipts=tmp_path)
+    turn(loop, plant, 2)
+
+    plant.fail = silent
+    steps = turn(loop, plant, 6)
+
+    assert steps[-1].alarm
+    assert (controller.asked, plant.server.knobs["ways:hog"]) == (1, "1" if able else "3")
+
+
 def test_what_was_loosened_and_not_seen_to_hold_is_taken_back(tmp_path: Path) -> None:
     """Sensors that fail right after a change that protects less: the state before it is the last safe one."""
     plant = Scripted()

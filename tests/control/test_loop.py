@@ -268,6 +268,22 @@ def test_the_guard_plans_for_loads_of_late_where_nothing_keeps_more() -> None:
     assert not decision.escalated
 
 
+def test_a_guard_without_sensors_gives_promises_most_headroom() -> None:
+    """What was planned for recent loads alone is replaced, and best effort pays; what was for any load stays."""
+    promised, loads = {"v": 4.95}, {"v": 3.0, "h": 0.2}
+    initial = Situation({"v": LPM, "h": HOG}, MEMORY, WAYS, promised_mpps=promised)
+    guard, settings = GuardController("s", initial), initial.open_settings
+
+    blind = guard.protect(GuardMemory(settings, loads_mpps=loads, short=5))
+    held = guard.protect(GuardMemory(settings, loads_mpps=loads))
+
+    between = replace(initial, settings=settings, offered_mpps={"v": (3.0 + 4.95) / 2.0, "h": 0.2})
+    assert blind.plan is not None
+    assert blind.urgent
+    assert foresee(between, blind.memory.settings).spare > foresee(between).spare
+    assert held.plan is None
+
+
 @pytest.mark.parametrize(("promised", "loosens"), [(50.0, False), (2.2, True)])
 def test_what_keeps_only_loads_of_late_is_loosened_for_halfway_to_the_worst(promised: float, loosens: bool) -> None:
     """A burst within a few rounds finds its promise kept: what holds at the loads of late alone is not enough."""
