@@ -1,4 +1,4 @@
-"""Keep the latest report of each node's agent: counters of the network functions there, and settings it made."""
+"""Keep the latest report of each node's agent: counters of the node's network functions, and settings it has made."""
 
 import threading
 import time
@@ -13,9 +13,10 @@ from slomo.service.metrics import Gauge
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Largest number of nodes whose reports are kept, and age from which a report is forgotten: the node may be gone [s].
+#: Largest number of nodes whose reports are kept, and age above which a report is dropped, since its node may be gone
+#: [s].
 MOST_NODES, FORGOTTEN_S = 10_000, 3600.0
-#: Largest number of series of counters.
+#: Largest number of counter series in the metrics.
 MOST_SERIES = 500
 
 
@@ -35,9 +36,10 @@ class Agents:
         self._reports: dict[str, tuple[float, AgentReport]] = {}
 
     def tell(self, node: str, report: AgentReport) -> None:
-        """Keep a node's report in place of its previous one.
+        """Store a node's report; it replaces the node's previous report.
 
-        Raises UnknownNameError or InvalidValueError for counters that are no metrics, or without a reason for none.
+        Raises UnknownNameError for counters that are no metrics, and InvalidValueError for a tenant that has neither
+        counters nor a reason.
         """
         for item in report.tenants:
             item.counters = dict(MetricVector(item.counters or {}, scope=Scope.CORE)) or None
@@ -67,7 +69,7 @@ class Agents:
         return [_told(node, entry, self._clock()) for node, entry in sorted(self._fresh().items())]
 
     def gauges(self) -> Iterable[Gauge]:
-        """Yield Prometheus metrics about the reports: their ages, counters, refused settings."""
+        """Yield Prometheus metrics of the reports: ages, counters and refused settings."""
         reports = self._fresh()
         counters: dict[tuple[str, ...], float] = {}
         for node, (_, report) in reports.items():

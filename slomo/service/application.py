@@ -77,7 +77,7 @@ class Service:
         try:
             self.cluster_store = ClusterStore(self.store, self.model_store, settings.policy, settings.confidence)
         except BaseException:
-            self.store.close()  # else its thread holds the state for as long as this process lives
+            self.store.close()  # else its thread keeps the state file locked until this process ends
             raise
         if settings.cluster is not None and not self.cluster_store.has_cluster:
             documents = [server.to_dict() for server in read_cluster(settings.cluster).servers]
@@ -121,24 +121,24 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._pool, without_compiling)
 
     async def writing(self, run: Callable[[], Result]) -> Result:
-        """Wait for a write to disk in threads of its own, so that waiting writes never block reads."""
+        """Wait for a write to disk in a separate pool of threads, so that waiting writes never block reads."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, run)
 
     async def changed(
         self, call: Call, change: Callable[[Connection], tuple[Any, int]], verb: str, action: str | None = None
     ) -> Answer:
-        """Make a change that survives a restart, and count it under the name `action`."""
+        """Make a change that survives a restart, and count it in the metrics under the name `action`."""
         answer = await self.writing(lambda: self.cluster_store.perform(call, change, verb))
         if action is not None:
             self.metrics.actions.add((action,))
         return answer
 
     async def servers(self) -> list[RunningServer]:
-        """Return the servers and what runs on them; if a Kubernetes cluster is watched, its nodes and pods."""
+        """Return the servers and their tenants; with a watched Kubernetes cluster, its nodes and pods."""
         if self.kubernetes.is_on:
             self._servers = (
                 await self.kubernetes.running.servers()
-            )  # on the event loop, where events change what is seen
+            )  # on the event loop, on which events change the view
         elif self.cluster_store.has_cluster:
             self._servers = await self.aside(self._placed)
         else:
@@ -153,7 +153,7 @@ class Service:
         return self._placed_kept[1]
 
     def hosts(self) -> dict[str, Host]:
-        """Return the kind of socket of every server whose promises can be checked."""
+        """Return the kind of socket of every server whose machine type is known."""
         if self.kubernetes.is_on:
             nodes = self.kubernetes.view.nodes.items()
             return {name: node.host for name, node in nodes if node.host is not None}
@@ -164,7 +164,7 @@ class Service:
         )
 
     def one_more(self, need: PodNeed, server: RunningServer, servers: list[RunningServer]) -> OneMore:
-        """Predict a server with one more network function, without delaying the Kubernetes scheduler."""
+        """Predict a server with one more network function, in a way that does not delay the Kubernetes scheduler."""
         key = (self.model_store.answers, self.cluster_store.factors)
         with self._judging:
             if self._judge[0] != key:
@@ -192,13 +192,13 @@ class Service:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             if await self.look_at_models():
-                await asyncio.sleep(2.0 * LOOK_EVERY_S)  # what is still asked of the replaced models ends
+                await asyncio.sleep(2.0 * LOOK_EVERY_S)  # until questions to the replaced models are answered
                 await self.aside(give_memory_back)
 
     async def learn_mixes(self) -> None:
         """While the service is idle, predict likely mixes in advance and keep the results.
 
-        Here alone code is compiled: until then, requests are answered in numpy.
+        Only this task compiles code; until it has, requests are answered in numpy.
         """
         learned = ""
         while True:
@@ -210,11 +210,11 @@ class Service:
                     if self.model_store.answers is not answers:
                         break
                 learned = answers.fingerprint
-            del answers  # else replaced models are kept until the next look
+            del answers  # else replaced models stay in memory until the next check
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def keep_history(self) -> None:
-        """Store the cluster's figures at regular intervals."""
+        """Store a point of the cluster's history at regular intervals."""
         while True:
             await asyncio.sleep(EVERY_S)
             try:
@@ -222,7 +222,7 @@ class Service:
                 if servers:
                     counts = dict(self.metrics.decisions.values)
                     await self.writing(functools.partial(self.history.take, servers, counts))
-            except Exception as error:  # a full disk, say: the next point may be kept
+            except Exception as error:  # for instance a full disk: storing the next point may succeed
                 _LOG.warning("no point of the history: %s", error)
 
     async def look_at_models(self) -> bool:
@@ -248,7 +248,7 @@ class Service:
         return outcomes
 
     async def learn_from_outcomes(self) -> None:
-        """Update the factors that correct predictions if one has changed by a percent."""
+        """Update the factors that correct predictions if at least one has changed by one percent."""
         factors = self.outcomes.factors() if self.settings.correct else {}
         if not _moved(factors, self.cluster_store.factors):
             return
@@ -303,7 +303,7 @@ class Service:
         yield "slomo_model_validation_mape_ratio", "Error at training.", ("machine", "nf"), values
 
     def faults(self) -> list[str]:
-        """Return why the service cannot answer some questions; empty if it can answer all."""
+        """Return the reasons why the service cannot answer some questions; empty if it can answer all."""
         faults = [] if self.model_store.fault is None else [f"models: {self.model_store.fault}"]
         return [*faults, *self.kubernetes.faults()]
 
@@ -317,14 +317,14 @@ def _moved(after: Mapping[str, Mapping[str, float]], before: Mapping[str, Mappin
     )
 
 
-#: Change of a correction factor below which placement is not updated.
+#: Relative change of a correction factor below which placement is not updated.
 LEAST_MOVE = 0.01
-#: Largest number of writes that wait for the disk together; they share transactions.
+#: Largest number of writes that wait for the disk at the same time; they share transactions.
 MOST_WRITERS = 64
 
 
 def _running(servers: list[RunningServer]) -> Iterable[Gauge]:
-    """Yield predictions for running network functions as metrics."""
+    """Yield the predictions for running network functions as Prometheus gauges."""
     throughput: dict[tuple[str, ...], float] = {}
     slowdown: dict[tuple[str, ...], float] = {}
     left_out = 0
@@ -387,7 +387,8 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
 class FrontDoor:
     """The ASGI application: routes each path to its endpoint, which answers and reports errors itself.
 
-    `app`: everything else, and the life of the service. `endpoints`: path -> ASGI application.
+    `app`: ASGI application for all other paths, which also handles the service's lifespan. `endpoints`: path -> ASGI
+    application.
     """
 
     def __init__(self, app: Starlette, endpoints: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """An example service: models of the shipped datasets, and a cluster of two machine types with requests.
 
-The models are shipped (`make demo-models` trains them), and unpacked once to the user's cache.
+The models ship with slomo (`make demo-models` trains them) and are unpacked once to the user's cache.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ from slomo.vocabulary.defaults import FORMER_DEFAULT
 if TYPE_CHECKING:
     from slomo.service.application import Service
 
-#: Requests of the demonstration, and servers of each machine type.
+#: Number of requests of the demonstration, and of servers of each machine type.
 REQUESTS, SERVERS = 90, 14
-#: The shipped models. No other archive is unpacked: `SLOMO_DATASETS` may name a stranger's folder.
+#: Archive of the shipped models. No other archive is unpacked, since `SLOMO_DATASETS` may name an untrusted folder.
 ARCHIVE = own_folder() / "demo-models.zip.xz"
 Say = Callable[[str], None]
 
@@ -61,7 +61,7 @@ def demo_models(say: Say) -> Path:
             zipfile.ZipFile(packed) as opened,
         ):
             opened.extractall(Path(made) / "models")
-            with contextlib.suppress(OSError):  # another process was first
+            with contextlib.suppress(OSError):  # another process has unpacked them first
                 os.replace(Path(made) / "models", folder)
         return folder
     trained(say).save(folder)
@@ -69,7 +69,7 @@ def demo_models(say: Say) -> Path:
 
 
 def trained(say: Say) -> ModelLibrary:
-    """Return models trained on the shipped datasets.
+    """Train models on the shipped datasets and return them.
 
     Raises ConfigurationError if the datasets are missing.
     """
@@ -80,7 +80,7 @@ def trained(say: Say) -> ModelLibrary:
     if not datasets:
         raise ConfigurationError("the shipped datasets are not here", hint="set SLOMO_DATASETS to their folder")
     say(f"training models of {len(datasets)} shipped datasets, once (about half a minute)")
-    # one family: the equilibrium answers, and training all families to choose one takes too long for a demonstration
+    # one family only: the equilibrium predicts, and training all families to choose one would take too long
     library = train(datasets[0], models=[FORMER_DEFAULT])
     for dataset in datasets[1:]:
         library = library.merge(train(dataset, models=[FORMER_DEFAULT]))
@@ -132,7 +132,7 @@ def fill(service: "Service") -> None:
     requests = [as_request(msgspec.convert(row, PlacementRequest)) for row in demo_requests(names)]
     service.store.write(lambda connection: service.cluster_store.add_servers(connection, servers)).result()
     service.store.write(lambda connection: service.cluster_store.place(connection, requests, "demo")).result()
-    with never_compiling():  # on a fresh installation that takes longer than all answers
+    with never_compiling():  # on a new installation, compiling takes longer than all answers
         for item in demo_outcomes(service, names, library.machines[0]):
             machine, target, predicted = service.outcomes.judge(item)
             service.outcomes.note(item, machine, target, predicted)
@@ -141,7 +141,7 @@ def fill(service: "Service") -> None:
 
 
 def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
-    """Return made-up measurements: two functions run as predicted, a third is a tenth slower."""
+    """Return invented measurements: two functions run as predicted, a third is 10 % slower."""
     dice = random.Random(3)  # noqa: S311 - a demonstration
     outcomes = []
     for name, factor in zip(names, (1.0, 1.0, 0.9), strict=False):

@@ -1,7 +1,7 @@
-"""Limits of time and size for connections, since uvicorn does not limit a request's head.
+"""Limits of time and size for connections, which are needed since uvicorn does not limit a request's head.
 
 Endless or slow heads (Slowloris), endless bodies, silent connections and clients that do not read all occupy memory and
-a connection. Each has a deadline here, and one address cannot take all connections.
+a connection. Each of them has a deadline, and a limit per address prevents that one address takes all connections.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ class EdgeLimits:
 
     #: Largest head of a request: request line and header fields [bytes].
     head_b: int = 64 * 1024
-    #: Longest time from the connection, or the first byte of the next request, to the end of the head [s].
+    #: Longest time from the connection, or from the first byte of a further request, to the end of the head [s].
     head_s: float = 10.0
-    #: Longest time from there to the end of the body [s].
+    #: Longest time from the end of the head to the end of the body [s].
     body_s: float = 35.0
     #: Longest time for which a client may read nothing of an answer [s].
     stalled_s: float = 30.0
@@ -38,7 +38,7 @@ class EdgeLimits:
 
 
 def guarded(limits: EdgeLimits) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol class extended by limits; all its connections are counted together."""
+    """Return uvicorn's protocol class extended by limits; its connections are counted per address."""
     return type("GuardedProtocol", (_Guarded,), {"limits": limits, "open_by_address": Counter()})
 
 
@@ -119,7 +119,7 @@ class _Guarded(HttpToolsProtocol):
                 self.transport.close()
                 return
         super().data_received(data)
-        if self._deadline is None and not self._is_idle:  # most requests are whole by now and need no deadline
+        if self._deadline is None and not self._is_idle:  # most requests are complete by now and need no deadline
             self._within(self.limits.head_s if self._is_head else self.limits.body_s)
 
     def on_message_begin(self) -> None:
@@ -158,7 +158,7 @@ class _Guarded(HttpToolsProtocol):
             super().resume_writing()
 
     def _within(self, seconds: float) -> None:
-        """Drop the connection if the next step is not finished in time."""
+        """Drop the connection unless its next step ends within `seconds`."""
         self._in_time()
         self._deadline = self.loop.call_later(seconds, self.transport.abort)
 

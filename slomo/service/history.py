@@ -1,7 +1,7 @@
-"""Keep the cluster's figures of the last day: shares of solo throughput, room above promises, decisions.
+"""Keep the cluster's figures of the last day: shares of solo throughput, headroom above promises, decisions.
 
-A point is taken every 15 s. Readers get a limited number of points, each the worst of its interval: the least share
-and headroom, the most broken promises, the sum of decisions.
+A point is stored every 15 s. Readers get a limited number of points. Each joins the stored points of an interval: it
+has their least share and headroom, their largest number of broken promises, and the sum of their decisions.
 """
 
 import math
@@ -15,7 +15,7 @@ from slomo.service.servers import RunningServer, promises
 from slomo.service.state import journal
 from slomo.service.state.store import Store
 
-#: Time between two points [s], and number of points that are kept: a day.
+#: Time between two points [s], and number of points that are kept (one day).
 EVERY_S, MOST_POINTS = 15.0, 5760
 #: Largest number of points that a reader gets.
 MOST_SHOWN = 240
@@ -23,7 +23,7 @@ Point = dict[str, Any]
 
 
 def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s: float) -> Point:
-    """Return the cluster's figures now; None for a figure without data.
+    """Return the cluster's present figures; None for a figure without data.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class History:
         return next((item for item in hours if self._clock() - oldest_s <= 3600.0 * item), hours[-1])
 
     def told(self, hours: float, most: int = MOST_SHOWN) -> dict[str, Any]:
-        """Return at most `most` points of the last hours, oldest first; neighbouring points are joined."""
+        """Return at most `most` points of the last `hours`, oldest first; neighbouring points are joined."""
         end_s = self._clock()
         start_s, width_s = end_s - 3600.0 * hours, 3600.0 * hours / most
         points = [item for item in self._store.read(journal.points) if start_s <= item["at_s"] <= end_s]
@@ -86,7 +86,7 @@ class History:
 
 
 def joined(points: Sequence[Point]) -> Point:
-    """Join several points to one: it has the time of the last point and the worst values of all.
+    """Join several points into one, with the time of the last point and the worst values of all.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Background jobs: started by a request, run with progress reports, resumed after an interruption.
 
-A job is stored when accepted, during its work, and at its end. A job that runs when the service stops is stored as
-``interrupted`` with its partial result, and resumes from there.
+A job is stored when it is accepted, during its work, and at its end. A job that runs when the service stops is stored
+as ``interrupted`` with its partial result, and can be resumed from there.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Work = Callable[[Any, "JobProgress"], Awaitable[Any]]
 MOST_WAITING = 32
 _ENDED = ("done", "failed", "interrupted")
-#: Why a job was interrupted.
+#: Reasons for an interruption of a job.
 STOPPED = "the service stopped before it ended"
 
 
@@ -34,7 +34,7 @@ STOPPED = "the service stopped before it ended"
 class Job:
     """One background job."""
 
-    #: Its identifier, kind, and time of acceptance.
+    #: Identifier, kind and time of acceptance.
     id: str
     kind: str
     at: str
@@ -42,9 +42,9 @@ class Job:
     state: str = "waiting"
     #: Finished share, 0 to 1.
     done: float = 0.0
-    #: Its present step, or the reason of its failure.
+    #: Present step, or reason of the failure.
     message: str = ""
-    #: Its result; a partial one if interrupted.
+    #: Result; a partial result if the job was interrupted.
     result: Any = None
 
     @property
@@ -70,7 +70,7 @@ class _Watched:
 class JobProgress:
     """Reports a job's progress to listeners and stores it.
 
-    `before` holds results from before the job was interrupted; None where it begins.
+    `before` holds the partial result from before an interruption; None for a new job.
     """
 
     def __init__(self, watched: _Watched, store: Store) -> None:
@@ -95,7 +95,7 @@ class JobProgress:
 class Jobs:
     """Runs jobs one after the other.
 
-    `works`: kind of job -> what does it.
+    `works`: kind of job -> function that does its work.
     """
 
     def __init__(self, store: Store, works: Mapping[str, Work]) -> None:
@@ -108,10 +108,10 @@ class Jobs:
     async def accept(self, kind: str, errand: Any, key: str | None = None) -> Job:
         """Store a job and start it; of several jobs with the same key only the first starts.
 
-        Raises Problem 429 if too many wait.
+        Raises Problem 429 if too many jobs wait.
 
-        `kind`: a known kind of job. `errand`: the request, ready for JSON: the job is resumed with it. `key`: names the
-        wish.
+        `kind`: a known kind of job. `errand`: the request as JSON values, with which the job can be resumed. `key`:
+        name that equal requests share.
         """
         name = secrets.token_hex(8) if key is None else hashlib.sha256(f"{kind}\0{key}".encode()).hexdigest()[:16]
         if key is not None:
@@ -153,7 +153,7 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
 
     def get(self, name: str) -> Job:
-        """Return a job; Problem 404 if there is none of this identifier."""
+        """Return a job; Problem 404 for an unknown identifier."""
         if name in self._live:
             return self._live[name].job
         rows = self._store.read(lambda connection: journal.jobs(connection, 1, name))
@@ -172,7 +172,7 @@ class Jobs:
         watched = self._live.get(name)
         yield _event(job)
         while watched is not None and not job.has_ended:
-            if watched.job == job:  # else it has changed while the last event was sent
+            if watched.job == job:  # else the job has changed while the last event was sent
                 try:
                     await asyncio.wait_for(watched.changed.wait(), 15.0)
                 except TimeoutError:
@@ -180,7 +180,7 @@ class Jobs:
                     continue
             job = watched.job
             yield _event(job)
-            await asyncio.sleep(0.05)  # no more than twenty a second
+            await asyncio.sleep(0.05)  # at most twenty events per second
 
     async def close(self) -> None:
         """Stop running jobs."""
@@ -200,7 +200,7 @@ class Jobs:
             raise
         except SlomoError as error:
             watched.change(state="failed", message=str(error))
-        except Exception:  # a job's fault must not end the service
+        except Exception:  # an error in a job must not end the service
             watched.change(state="failed", message="a fault of the service; see its log")
             raise
         finally:
@@ -215,7 +215,7 @@ class Jobs:
 
 
 def _end(connection: "sqlite3.Connection", job: Job) -> None:
-    """Store how a job ended; the finished part of an interrupted job is already stored."""
+    """Store the end of a job; the finished part of an interrupted job is already stored."""
     if job.state == "interrupted":
         journal.interrupt_jobs(connection, STOPPED, job.id)
         return

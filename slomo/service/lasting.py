@@ -1,4 +1,4 @@
-"""Run background work for as long as the service runs; an error is logged and the work is started again."""
+"""Run background work for as long as the service runs; after an error, log it and start the work again."""
 
 import asyncio
 import logging
@@ -6,14 +6,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 _LOG = logging.getLogger("slomo.service")
-#: Pause before work begins anew after a fault [s].
+#: Pause after an error before work is started again [s].
 PAUSE_S = 1.0
 
 
 async def lasting(what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run work for as long as the service runs; after an unexpected error, log it and start the work again.
 
-    `what`: names the work in the log. `work`: begins the work.
+    `what`: name of the work in the log. `work`: function that starts the work.
     """
     while True:
         try:

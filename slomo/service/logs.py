@@ -22,7 +22,7 @@ class RequestContext(NamedTuple):
 
 
 _NOTHING = RequestContext()
-#: The request answered by this task.
+#: Context of the request that this task answers.
 CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("request", default=_NOTHING)
 
 

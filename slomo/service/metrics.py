@@ -1,8 +1,8 @@
 """Counters, gauges and histograms in Prometheus' text format, with a bounded number of series.
 
-Label values are the service's own (declared paths, verbs, states), never a caller's text. Series per node are limited,
-and the number of omitted ones is itself a series. Names follow Prometheus' conventions: base units, a unit as suffix,
-``_total`` for counters.
+Label values are the service's own (declared paths, verbs, states), never a caller's text. The number of series per node
+is limited; the number of omitted series is exposed, too. Names follow Prometheus' conventions: base units, a unit as
+suffix, ``_total`` for counters.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Any
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-#: Largest number of series per metric; further ones are counted under "other".
+#: Largest number of series per metric; further label values are counted as "other".
 MOST_SERIES = 400
 Labels = tuple[str, ...]
 _STARTED_S = time.time()
@@ -44,7 +44,7 @@ class Counter:
 
 @dataclass
 class Histogram:
-    """Counts times by ranges, separately for each value of a label."""
+    """Histogram of times, separate for each value of a label."""
 
     name: str
     help: str
@@ -73,7 +73,7 @@ class Histogram:
             yield f"{self.name}_count{_labels(self.labels, labels)} {total:g}"
 
 
-#: A gauge's name, help, labels, and values.
+#: A gauge: name, help text, label names, and values by label.
 Gauge = tuple[str, str, Labels, Mapping[Any, float]]
 
 
@@ -128,7 +128,7 @@ class Metrics:
 
 
 def _process() -> Iterable[str]:
-    """Yield the usual metrics of a process in Prometheus: CPU time, memory and the like."""
+    """Yield Prometheus' usual metrics of a process, such as CPU time and memory."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     resident_b = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     for name, text, kind, value in (

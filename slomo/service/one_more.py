@@ -1,6 +1,6 @@
-"""Predict the effect of one more network function: whose promise would break, and on which servers it would fit.
+"""Predict the effect of one more network function: promises that would break, and servers on which it would fit.
 
-It uses the scheduler extender's judge and confidence, so the page shows the scheduler's result.
+The prediction uses the scheduler extender's judge and confidence, so the page shows what the scheduler would decide.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.servers import BREAKS, RunningNF, RunningServer
 
-#: Largest number of other servers listed, and of servers examined for that.
+#: Largest number of other servers that are listed, and that are examined to find them.
 MOST_NAMED, MOST_LOOKED_AT = 5, 2000
 
 
@@ -22,10 +22,10 @@ MOST_NAMED, MOST_LOOKED_AT = 5, 2000
 class OneMore:
     """Prediction of a server with one more network function."""
 
-    #: Tenants of the socket before and after; the new one is last.
+    #: Tenants of the socket before and after the addition; the new tenant is last.
     before: tuple[RunningNF, ...]
     after: tuple[RunningNF, ...]
-    #: Why it cannot be predicted; empty if it can.
+    #: Reason why the effect cannot be predicted; empty if it can.
     refusal: str
     #: Servers on which no promise would break.
     fits: tuple[str, ...]
@@ -39,7 +39,7 @@ def one_more(
     Raises SlomoError if the server's machine type has no models.
     """
     host, before = hosts[server.name], _roomiest(server, hosts[server.name])
-    judge.estimates.worst(host.machine)  # neighbour that replaces those without a model
+    judge.estimates.worst(host.machine)  # computes the neighbour that stands for functions without a model
     number = judge.number(need, host.machine)
     verdict = judge.oracle.verdict(host, judge.pieces.grown(_mix(judge, before), number))
     newcomer = judge.pieces[number]
@@ -74,7 +74,7 @@ def _fits(
 
 
 def _roomiest(server: RunningServer, host: Host) -> tuple[RunningNF, ...]:
-    """Return what runs on the emptiest socket of the server."""
+    """Return the tenants of the server's socket with the fewest tenants."""
     sockets: dict[int, list[RunningNF]] = {}
     for item in server.tenants:
         sockets.setdefault(item.socket, []).append(item)

@@ -1,4 +1,4 @@
-"""Answer requests while the service starts: alive, but not ready, with the reason."""
+"""Answer requests while the service starts: the process is alive but not ready, with the reason."""
 
 import asyncio
 import threading
@@ -22,8 +22,8 @@ LOOK_AGAIN_S = 2
 class Opening:
     """An ASGI application that passes requests on to the service as soon as it is ready.
 
-    `make` makes the service in a thread; `reason` says what is being done meanwhile. Where it cannot be made, `failed`
-    is called, and `fault` says why.
+    `make` makes the service in a thread; `reason` describes the present step. If the service cannot be made, `failed`
+    is called, and `fault` describes the error.
     """
 
     def __init__(self, make: Callable[[], Any], reason: str, failed: Callable[[], None]) -> None:
@@ -88,7 +88,7 @@ class Opening:
         await app(scope, receive, send)
 
     async def _wait(self, scope: "Scope", send: "Send") -> None:
-        """Answer that the process is alive, and for what it waits."""
+        """Answer that the process is alive, with the step for which it waits."""
         if scope["type"] != "http":
             return
         accepts = dict(scope["headers"]).get(b"accept", b"")

@@ -16,9 +16,10 @@ from slomo.service.edge import EdgeLimits, guarded
 from slomo.service.opening import Opening
 from slomo.service.settings import ServiceSettings
 
-#: Message while models are trained.
+#: Message shown while models are trained.
 PREPARING = "the demonstration's models are unpacked, once; where none are shipped they are trained, half a minute"
-#: Largest number of connections; more are answered with 503. File descriptors reserved for other uses.
+#: Largest number of connections, above which requests get status 503; number of file descriptors reserved for other
+#: uses.
 MOST_CONNECTIONS, OTHER_FILES = 8192, 256
 
 
@@ -30,10 +31,10 @@ def serve(
 ) -> None:
     """Serve requests until a signal ends the process.
 
-    `settings`: how the service runs. `on_ready`: called with the address once the service listens. `begin`: called with
-    the service before it answers. `prepare`: makes what the settings name, such as models: the port is open meanwhile,
-    and says what it waits for. Raises ConfigurationError for an address that cannot be listened at, or anything of the
-    service that cannot be read.
+    `settings`: settings of the service. `on_ready`: called with the address once the service listens. `begin`: called
+    with the service before it answers. `prepare`: makes what the settings name, such as models; meanwhile the port is
+    open and answers state for what the service waits. Raises ConfigurationError if the address cannot be used or a file
+    of the service cannot be read.
     """
     _check_tls(settings)
     with _listener(settings) as listener:
@@ -54,13 +55,13 @@ def _serve(
         if begin is not None:
             begin(service)
         gc.collect()
-        gc.freeze()  # models live as long as the process: no use in looking at them again
+        gc.freeze()  # models live as long as the process, so garbage collection need not visit them again
         gc.set_threshold(50_000, 20, 50)
         return make_app(service, OPERATIONS)
 
     opening = None if prepare is None else Opening(made, PREPARING, lambda: setattr(server, "should_exit", True))
     config = uvicorn.Config(
-        opening or made(),  # without preparing, unreadable files are reported before the first answer
+        opening or made(),  # without `prepare`, unreadable files are reported before the first answer
         log_config=None,
         access_log=False,
         server_header=False,
@@ -86,7 +87,7 @@ def _serve(
 
 
 def _connections() -> int:
-    """Return how many connections are possible; raise the soft limit of open files as far as needed."""
+    """Raise the soft limit of open files as far as needed, and return the possible number of connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited, needed = resource.RLIM_INFINITY, MOST_CONNECTIONS + OTHER_FILES
     if soft != unlimited and soft < needed:

@@ -7,9 +7,9 @@ from typing import Literal
 
 from slomo.placement.online.placer import Placer
 
-#: State of a promise; ``"none"`` without one.
+#: State of a promise; ``"none"`` without a promise.
 State = Literal["kept", "broken", "unjudged", "none"]
-#: Headroom below which a server counts as tight.
+#: Relative headroom below which a server counts as tight.
 TIGHT = 0.1
 
 
@@ -17,26 +17,26 @@ TIGHT = 0.1
 class RunningNF:
     """One network function on one core."""
 
-    #: The request, or ``namespace/pod``.
+    #: Id of the request, or ``namespace/pod``.
     owner: str
-    #: Workload key, or its given name if it has no model.
+    #: Workload key, or the given name if the function has no model.
     workload: str
-    #: Socket of its core.
+    #: Socket of the function's core.
     socket: int = 0
     #: Core within the socket; empty if unknown.
     seat: str = ""
-    #: Its promised throughput [Mpps]; 0 without a promise, or if unknown.
+    #: Promised throughput [Mpps]; 0 without a promise or if unknown.
     needed_mpps: float = 0.0
     #: Predicted throughput with interval, and solo throughput [Mpps]; None without a model.
     predicted_mpps: float | None = None
     low_mpps: float | None = None
     high_mpps: float | None = None
     solo_mpps: float | None = None
-    #: Whether its promise holds by the present models.
+    #: State of the promise by the present models.
     state: State = "none"
-    #: Why it does not, or cannot be judged.
+    #: Reason why the promise is broken or cannot be judged.
     why: str = ""
-    #: The pod's uid, if it is one.
+    #: Uid of the pod; empty if the function is no pod.
     uid: str = ""
 
 
@@ -47,14 +47,14 @@ class RunningServer:
     #: Name and machine type of the server.
     name: str
     machine: str
-    #: Number of network functions that fit.
+    #: Number of network functions that fit on the server.
     cores: int
-    #: What runs there.
+    #: Network functions that run on the server.
     tenants: tuple[RunningNF, ...] = ()
 
     @property
     def headroom(self) -> float:
-        """Smallest relative room of any function above its promise; infinite without promises.
+        """Smallest relative headroom of any function above its promise; infinite without promises.
 
         Examples
         --------
@@ -104,7 +104,7 @@ def placed(placer: Placer) -> list[RunningServer]:
 def owned(placer: Placer, server: RunningServer) -> RunningServer:
     """Return a server of slomo's own cluster, with the requests to which its functions belong."""
     names = _owners(placer, server.name)
-    if len(names) != len(server.tenants):  # it has changed since
+    if len(names) != len(server.tenants):  # the server has changed meanwhile
         return server
     tenants = (replace(item, owner=name) for item, name in zip(server.tenants, names, strict=True))
     return replace(server, tenants=tuple(tenants))
@@ -128,7 +128,7 @@ def _state(needed: float, predicted: float | None, low: float | None) -> tuple[S
     return ("broken", BREAKS) if low < needed else ("kept", "")
 
 
-#: Reason for counting a promise as broken.
+#: Reason why a promise counts as broken.
 BREAKS = "less than promised is to be counted on beside what runs there"
 
 

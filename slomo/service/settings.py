@@ -37,11 +37,11 @@ class ServiceSettings:
     client_ca: Path | None = None
     #: Largest body of a request [bytes].
     body_limit_b: int = 32 * 1024 * 1024
-    #: Most questions in one request.
+    #: Largest number of questions in one request.
     batch_limit: int = 200_000
-    #: Deepest nesting of a body.
+    #: Largest nesting depth of a body.
     depth_limit: int = 32
-    #: Time limit for a body's arrival, and for an answer [s].
+    #: Time limit for receiving a body, and for an answer [s].
     time_limit_s: float = 30.0
     #: URL of an API server to watch; ``"in-cluster"`` for a pod's own.
     kubernetes: str | None = None
@@ -64,15 +64,16 @@ class ServiceSettings:
     control: bool = False
     #: Folder for receipts of changes to this host; None for that of `slomo enforce`.
     receipts: Path | None = None
-    #: ``rmd.toml``: answer like RMD, with the backend of `enforce`, or without effect if there is none.
+    #: ``rmd.toml``: the service then answers like RMD; the backend of `enforce` makes the settings, without it none are
+    #: made.
     pools: Path | None = None
     #: RMD's ``policy.yaml``; None for RMD's gold, silver and bronze.
     policies: Path | None = None
     #: Machine type of this host, which gives its number of cache ways.
     host_machine: str | None = None
-    #: Whether outcomes correct predictions, placement and the scheduler's judgements, by at most ten per cent.
+    #: Whether outcomes correct predictions, placement and the scheduler's judgements, by at most 10 %.
     correct: bool = False
-    #: Host names beside loopback's under which the service may be called without a token.
+    #: Host names, in addition to loopback's, by which the service may be called without a token.
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

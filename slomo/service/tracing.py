@@ -1,6 +1,6 @@
 """Send spans of requests, predictions for pods and reserved places to an OpenTelemetry collector.
 
-Trace ids are those of the log's lines (`slomo.service.logs`): the caller's, or one per request.
+Trace ids are those of the log's lines (`slomo.service.logs`): the caller's id or, without one, a new id per request.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from slomo.extras import missing
 from slomo.service.logs import CONTEXT
 
-#: Longest time to send spans to the collector [s].
+#: Time limit for sending spans to the collector [s].
 SEND_S = 2.0
 
 
@@ -34,7 +34,7 @@ class Tracer:
     def span(
         self, name: str, headers: Mapping[str, str] | None = None, **attributes: str | int
     ) -> AbstractContextManager[Any]:
-        """Return a context manager that records a span: a child of the caller's span (in `headers`) or the present."""
+        """Return a context manager that records a span, a child of the caller's (in `headers`) or of the present span."""
         if self._tracer is None:
             return nullcontext()
         from opentelemetry.context import Context
@@ -60,7 +60,7 @@ class Tracer:
             span.set_status(StatusCode.ERROR)
 
     def close(self) -> None:
-        """Send the spans that are still waiting."""
+        """Send the spans that still wait to be sent."""
         if self._provider is not None:
             self._provider.shutdown()
 
@@ -77,7 +77,7 @@ def _provider(collector: str) -> Any:
         raise missing("opentelemetry") from None
 
     class LogIds(RandomIdGenerator):  # type: ignore[misc, unused-ignore]
-        """Takes the trace id from the log context, so that logs and spans match."""
+        """Generator of trace ids that takes the id from the log context, so that logs and spans match."""
 
         def generate_trace_id(self) -> int:
             return int(CONTEXT.get().trace_id or "0", 16) or int(super().generate_trace_id())

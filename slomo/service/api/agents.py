@@ -16,7 +16,7 @@ from slomo.vocabulary.machine import load_machine
 if TYPE_CHECKING:
     from slomo.service.application import Service
 
-#: Fields of a tenant that only its node knows.
+#: Fields of a tenant that only the agent of its node can fill in.
 _OF_THE_NODE = ("process_ids", "cgroup", "control_socket")
 
 
@@ -32,7 +32,7 @@ async def report(service: "Service", call: Call) -> Answer:
 
 
 async def plan(service: "Service", call: Call) -> Answer:
-    """Show the plan of settings for a node: the stored one, or one made from placement decisions."""
+    """Show the plan of settings for a node: the stored plan, or else the plan that follows from placement decisions."""
     node = call.path["node"]
 
     def read() -> Answer:
@@ -46,7 +46,7 @@ async def plan(service: "Service", call: Call) -> Answer:
 
 
 def _decided(service: "Service", node: str) -> dict[str, Any] | None:
-    """Return the plan of settings that follows from placement decisions for a server."""
+    """Return the plan of settings that follows from placement decisions for a server; None without decisions."""
     placer = service.cluster_store.placer_or_none
     server = None if placer is None else next((item for item in placer.cluster.servers if item.name == node), None)
     if placer is None or server is None:
@@ -84,7 +84,7 @@ def _checked(made: EnforcementPlan) -> EnforcementPlan:
 
 
 async def drop_plan(service: "Service", call: Call) -> Answer:
-    """Delete a node's plan; the node's agent then undoes the settings it has made."""
+    """Delete a node's plan; the node's agent then undoes the settings that it has made."""
     node = call.path["node"]
 
     def change(connection: Any) -> tuple[Any, int]:

@@ -1,4 +1,4 @@
-"""`/v1/place` and `/v1/cluster`: servers, placed requests, and a record (receipt) by which each change is undone."""
+"""`/v1/place` and `/v1/cluster`: servers, placed requests, and receipts, by which changes can be undone."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from slomo.service.application import Service
     from slomo.service.servers import RunningServer
 
-#: Length of a stream of events, and time between two looks for changes [s].
+#: Duration of a stream of events, and time between two checks for changes [s].
 LASTS_S, LOOK_S = 60.0, 0.5
 #: Number of requests per batch of an asynchronous placement.
 CHUNK = 100
@@ -92,7 +92,7 @@ def _count(service: "Service", answer: Answer) -> None:
 
 
 async def cluster(service: "Service", call: Call) -> Answer:
-    """Show servers and their tenants; if a Kubernetes cluster is watched, its nodes and pods."""
+    """Show servers and their tenants; with a watched Kubernetes cluster, its nodes and pods."""
     if service.kubernetes.is_on:
         return Answer(_nodes(service.kubernetes.view.changes, await service.servers()))
     tag = etag(service.cluster_store.revision)
@@ -102,7 +102,7 @@ async def cluster(service: "Service", call: Call) -> Answer:
 
 
 def _nodes(changes: int, servers: "list[RunningServer]") -> dict[str, Any]:
-    """Return Kubernetes nodes in the format of servers, and pods in the format of placed functions."""
+    """Return Kubernetes nodes in the format of servers, and their pods in the format of placed functions."""
     rows = [
         {
             "name": server.name,
@@ -162,7 +162,7 @@ async def decision(service: "Service", call: Call) -> Answer:
         history = service.store.read(lambda connection: journal.decisions(connection, 50, name))
         placer = service.cluster_store.placer_or_none
         placed = placer is not None and name in {item.id for item in placer.requests}
-        if not history and not placed:  # decisions of long ago are not kept
+        if not history and not placed:  # old decisions are deleted
             raise Problem(404, "there is no such request", hint="list /v1/cluster/requests")
         return {"decision": placer.decision(name).to_dict() if placer and placed else None, "history": history}
 
@@ -195,9 +195,9 @@ async def events(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def _changes(service: "Service") -> AsyncIterator[bytes]:
-    """Yield an identifier of the cluster's state now and after every change, for a minute.
+    """Yield an identifier of the cluster's state at once and after every change, for a minute.
 
-    A browser then opens the stream again by itself.
+    A browser then reopens the stream automatically.
     """
     shown, end_s = "", time.monotonic() + LASTS_S
     while time.monotonic() < end_s:
@@ -210,7 +210,7 @@ async def _changes(service: "Service") -> AsyncIterator[bytes]:
 
 
 async def history(service: "Service", call: Call) -> Answer:
-    """Show shares of solo throughput, room above promises, and decisions over the last hours."""
+    """Show shares of solo throughput, headroom above promises, and decisions over the last hours."""
     hours = number_of(call, "hours", 24, 24)
     return Answer(await service.aside(lambda: service.history.told(hours)))
 
@@ -244,7 +244,7 @@ async def decisions(service: "Service", call: Call) -> Answer:
 
 
 _LIMIT = {"limit": "How many, 1 to 1000."}
-#: Query of the history.
+#: Query parameters of the history.
 HOURS = {"hours": "How many hours back, 1 to 24."}
 _WRITES: dict[str, Any] = {"scope": "admin", "writes": True, "tag": "cluster"}
 OPERATIONS = (

@@ -16,7 +16,7 @@ async def health(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-    """Report readiness: 503 until the promises of running functions were checked, else 200."""
+    """Report readiness: status 503 until the promises of all running functions have been checked, then 200."""
     faults, unjudged = service.faults(), bool(service.kubernetes.faults())
     status = "not ready" if unjudged else "degraded" if faults else "ready"
     told = {"status": status, "fingerprint": service.model_store.answers.fingerprint, "faults": faults}

@@ -1,4 +1,4 @@
-"""`/v1/enforce` and `/v1/control`: change settings of the service's machine, and run control loops, where allowed."""
+"""`/v1/enforce` and `/v1/control`: change settings of the service's machine, and run control loops, if allowed."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def show(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show the settings that the service has changed on its machine, and the records (receipts) to undo them."""
+    """Show the settings that the service has changed on its machine, and the receipts by which they can be undone."""
     return Answer(await service.aside(service.host.describe))
 
 
@@ -53,7 +53,7 @@ async def control(service: "Service", call: Call) -> Answer:
     require_control(service)
     body: ControlBody = call.body
     document = {key: value for key, value in msgspec.to_builtins(body).items() if value is not None}
-    configuration_of(document)  # refuses before it is accepted
+    configuration_of(document)  # raises an error before the job is accepted
     job = await service.jobs.accept("control", document, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
 

@@ -1,4 +1,4 @@
-"""`/v1/models`, `/v1/machines`, `/v1/nfs`: which models, machines and network functions the service knows."""
+"""`/v1/models`, `/v1/machines`, `/v1/nfs`: the models, machines and network functions that the service knows."""
 
 from typing import TYPE_CHECKING, Any
 

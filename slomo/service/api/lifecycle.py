@@ -22,7 +22,7 @@ _ON_SERVERS = ("cordon", "uncordon", "drain", "fail", "taint")
 
 
 async def change(service: "Service", call: Call) -> Answer:
-    """Cordon, drain, taint or fail servers, update or preempt a request; completely or not at all, or as preview."""
+    """Cordon, drain, taint or fail servers, or update or preempt a request; or only preview the change."""
     body: ClusterChangeBody = call.body
     act, caller = _act(body), call.caller.name
     if body.what_if:
@@ -57,7 +57,7 @@ def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
 
 
 async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show promises that are predicted to be broken; for pods also those that cannot be judged."""
+    """Show promises that are predicted to break and, for pods, promises that cannot be judged."""
 
     def read() -> list[dict[str, Any]]:
         if not service.cluster_store.has_cluster:

@@ -1,4 +1,4 @@
-"""HTML pages for people, made from the same data as the API."""
+"""HTML pages, made from the same data as the API's answers."""
 
 from collections.abc import Callable
 from importlib import resources
@@ -100,7 +100,7 @@ async def server_page(service: "Service", call: Call) -> Answer:
 
 
 def _observed(service: "Service", machine: str) -> Callable[[RunningNF], float | None]:
-    """Return a function that gives a network function's latest measured throughput beside similar neighbours."""
+    """Return a function that returns a network function's latest measured throughput with similar neighbours."""
     ratios = service.outcomes.errors()
 
     def observed(item: RunningNF) -> float | None:

@@ -1,7 +1,7 @@
 """RMD's `/v1/{cache,policy,workloads,hospitality}`, in the formats of Intel's Resource Management Daemon.
 
-RMD's clients work unchanged (github.com/intel/rmd, docs/UserGuide.md); errors are problem documents, with status 400
-where RMD has 400.
+RMD's clients work unchanged (github.com/intel/rmd, docs/UserGuide.md). Errors are problem documents; their status is
+400 if RMD's would be 400.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ async def remove(service: "Service", call: Call) -> Answer:
 
 
 async def hospitality(service: "Service", call: Call) -> Answer:
-    """Predict how well a workload would run here (RMD's hospitality score)."""
+    """Predict how well a workload would run on this host (RMD's hospitality score)."""
     pools, data = service.host.pools, _plain(call.body)
     return Answer(await service.aside(lambda: _asked(lambda: pools.hospitality(data))))
 
@@ -104,7 +104,7 @@ def _plain(body: RmdWorkload) -> dict[str, Any]:
 
 
 def _asked(run: Callable[[], Any]) -> Any:
-    """Call the pools; answer status 400, as RMD does, if a request is invalid or has no room."""
+    """Call the pools; convert errors to status 400, as in RMD, if a request is invalid or no pool has room."""
     try:
         return run()
     except UnknownNameError as error:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 async def predict(service: "Service", call: Call) -> Answer:
     """Predict how much throughput a network function loses beside others.
 
-    Plain questions are answered in batches, others in a thread.
+    Questions without special options are answered in batches, all others in a thread.
     """
     answers, question = service.model_store.answers, call.body
-    answer = answers.kept(call.raw)  # where answers are corrected, what is kept is not what is answered
+    answer = answers.kept(call.raw)  # cached answers are not corrected by outcomes
     if answer is None and answers.is_plain(question):
         answer = await answers.ask(question, call.raw)
     if answer is not None:
@@ -74,14 +74,14 @@ async def predict_many(service: "Service", call: Call) -> Answer:
 
 
 async def what_if(service: "Service", call: Call) -> Answer:
-    """Predict how much throughput every function on a socket loses, and how much each neighbour causes."""
+    """Predict how much throughput every function on a socket loses, and how much of it each neighbour causes."""
     question: WhatIf = call.body
     answers = service.model_store.answers
     return Answer(await service.aside(lambda: together(answers, question)))
 
 
 def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
-    """Predict every function beside all others, and with each of them left out, to find each neighbour's effect.
+    """Predict every function beside all others and with each neighbour left out, to find the neighbours' effects.
 
     Raises InvalidValueError for more tenants than the socket has cores.
     """
@@ -113,7 +113,7 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     }
 
 
-#: Largest number of tenants of one question about a socket, as each costs one prediction.
+#: Largest number of tenants in one question about a socket, since each needs a prediction of its own.
 MOST_TENANTS = 64
 
 

@@ -1,7 +1,7 @@
-"""`/scheduler/filter`, `prioritize`, `preempt`, `bind` for kube-scheduler; `/v1/explain/{pod}` for people.
+"""`/scheduler/filter`, `prioritize`, `preempt`, `bind` for kube-scheduler; `/v1/explain/{pod}` for operators.
 
-A question that cannot be judged now is deferred: the answer has an `Error`, and the scheduler asks again after its
-backoff (1 to 10 s). A question that can never be judged (unreadable annotations) is refused with the reason.
+A pod that cannot be judged at present is deferred: the answer has an `Error`, and the scheduler asks again after its
+backoff (1 to 10 s). A pod that can never be judged (unreadable annotations) is refused with the reason.
 """
 
 import time
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 async def filter_nodes(service: "Service", call: Call) -> Answer:
-    """Return the nodes on which every promise is kept with one more pod, after a place there was reserved."""
+    """Return the nodes on which every promise is kept with one more pod; reserve its place before answering."""
     return await _filtered(service, call, binds=False)
 
 
 async def filter_to_bind(service: "Service", call: Call) -> Answer:
-    """Return the nodes on which every promise is kept with one more pod; `bind` waits for the reservation."""
+    """Return the nodes on which every promise is kept with one more pod; `bind` waits until its place is reserved."""
     return await _filtered(service, call, binds=True)
 
 
@@ -42,7 +42,7 @@ async def _filtered(service: "Service", call: Call, *, binds: bool) -> Answer:
 
 
 async def prioritise_nodes(service: "Service", call: Call) -> Answer:
-    """Return a score from 0 to 10 for every node; all are 0 if nothing can be judged now."""
+    """Return a score from 0 to 10 for every node; all scores are 0 if no node can be judged at present."""
     begun = time.perf_counter()
     pod, names, _ = candidates(call.body)
     scores: list[dict[str, Any]]
@@ -55,7 +55,7 @@ async def prioritise_nodes(service: "Service", call: Call) -> Answer:
 
 
 async def preempt(service: "Service", call: Call) -> Answer:
-    """Return the pods that the scheduler should evict: the fewest after which every promise is kept."""
+    """Return the pods that the scheduler should evict: the fewest whose eviction keeps every promise."""
     begun, args = time.perf_counter(), call.body
     candidates = args.NodeNameToMetaVictims or args.NodeNameToVictims or {}
     try:
@@ -70,7 +70,7 @@ async def preempt(service: "Service", call: Call) -> Answer:
 
 
 async def bind(service: "Service", call: Call) -> Answer:
-    """Bind a pod to the node that was chosen for the pod."""
+    """Bind a pod to the node that the scheduler has chosen."""
     begun = time.perf_counter()
     try:
         await service.kubernetes.bind(call.body)

@@ -1,4 +1,4 @@
-"""`/v1/jobs` and `/v1/observations`: long work with progress, and measured throughput of placed network functions."""
+"""`/v1/jobs` and `/v1/observations`: background jobs, and measured throughput of placed network functions."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ async def resume(service: "Service", call: Call) -> Answer:
 
 
 async def observe(service: "Service", call: Call) -> Answer:
-    """Accept measured throughputs: store them, compare them with predictions, and watch for drift."""
+    """Accept measured throughputs: store them, compare them with predictions, and check for drift."""
     body: Observations = call.body
 
     def run() -> Answer:

@@ -1,1 +1,1 @@
-"""What happens to every request: routing, limits, access control, error documents; and the OpenAPI document."""
+"""Steps of every request (routing, limits, access control, error documents), and the OpenAPI document."""

@@ -1,7 +1,7 @@
 """Access control: loopback by default; tokens with scopes or client certificates for other addresses.
 
-Tokens are kept as digests and compared in constant time. Without tokens the name in ``Host`` must be loopback's, so
-that a foreign web page cannot reach the service by a name of its own (DNS rebinding).
+Tokens are kept as digests and compared in constant time. Without tokens, the ``Host`` header must name loopback, so
+that another site's page cannot reach the service through its own host name (DNS rebinding).
 """
 
 import functools
@@ -68,12 +68,12 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
 
 
 class Gate:
-    """Finds out who sends a request and what the sender may do.
+    """Identifies the sender of a request and checks the sender's rights.
 
-    `tokens`: without any, every caller that reaches the service may do everything (loopback, or a verified client
-    certificate). `names`: host names, beside loopback's, that are accepted where there are no tokens. `certificates`:
-    whether TLS has verified the client. `open_loopback`: whether callers on this machine need no token; never behind a
-    proxy, where every caller seems to be on this machine.
+    `tokens`: known tokens; without any, every caller that can reach the service has all rights (from loopback, or with
+    a verified client certificate). `names`: host names that are accepted without tokens, in addition to loopback's.
+    `certificates`: whether TLS verifies clients. `open_loopback`: whether callers on this machine need no token; must
+    be False behind a proxy, where every caller seems to be on this machine.
     """
 
     def __init__(
@@ -88,10 +88,9 @@ class Gate:
         self._open_loopback = open_loopback
 
     def caller(self, headers: Mapping[str, str], address: str = "") -> Caller:
-        """Return who makes a request, by token, certificate, or `address` if known.
+        """Return the sender of a request, identified by token, certificate or `address`.
 
-        Raises Problem 401 for a wrong or missing token if there are tokens, 421 for a foreign host name if there are
-        none.
+        Raises Problem 401 for an unknown token, and 421 for a foreign host name if no token is needed.
         """
         if not self._tokens:
             if not self._certificates:
@@ -136,9 +135,9 @@ def _is_loopback(address: str) -> bool:
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Raise an error for a write that a browser sends on behalf of another site's page.
+    """Raise an error if a browser sends a write request on behalf of another site's page.
 
-    Raises Problem 403 if ``Origin`` is not the called host.
+    Raises Problem 403 if ``Origin`` is another host than the called one.
     """
     origin = headers.get("origin")
     if origin is None:

@@ -10,7 +10,7 @@ Text = Annotated[str, Meta(max_length=500)]
 
 
 class TenantReport(Struct, forbid_unknown_fields=True):
-    """An agent's report about one pod: its counters, or why there are none."""
+    """An agent's report about one pod: its counters, or the reason why there are none."""
 
     tenant: Identifier
     nf: Name
@@ -21,7 +21,7 @@ class TenantReport(Struct, forbid_unknown_fields=True):
 
 
 class EnforcementReport(Struct, forbid_unknown_fields=True):
-    """Settings that an agent has made by the node's plan, and settings that were refused."""
+    """Settings of the node's plan that an agent has made, and settings that were refused."""
 
     backend: Annotated[str, Meta(max_length=100)]
     receipt: Annotated[str, Meta(max_length=200)] = ""
@@ -37,6 +37,6 @@ class AgentReport(Struct, forbid_unknown_fields=True):
 
 
 class NodePlan(Struct, forbid_unknown_fields=True):
-    """A plan for a node's pods, as `slomo enforce` reads it, with `pod` (namespace/name) in place of processes."""
+    """A plan for a node's pods in the format of `slomo enforce`, with `pod` (namespace/name) instead of processes."""
 
     plan: dict[str, Any]

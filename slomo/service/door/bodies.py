@@ -20,7 +20,7 @@ Document = dict[str, Any]
 
 
 class SettingBody(Struct, forbid_unknown_fields=True):
-    """Settings of a server (ways, throttles, ...): one value per network function, in the order of their names."""
+    """Settings of a server (ways, throttles, ...): one value per network function, in the functions' order."""
 
     ways: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(max_length=1024)] | None = None
     bandwidth_percent: Annotated[list[Annotated[float, Meta(gt=0.0, le=100.0)]], Meta(max_length=1024)] | None = None
@@ -37,7 +37,7 @@ class SettingBody(Struct, forbid_unknown_fields=True):
 
 
 class QuestionBody(Struct, forbid_unknown_fields=True):
-    """One target beside competitors; `setting` lists the target, the NFs on its core, then the competitors."""
+    """A target and its competitors; `setting` has values for the target, the NFs on its core, then the competitors."""
 
     target: Name
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
@@ -65,7 +65,7 @@ class Questions(Struct, forbid_unknown_fields=True):
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
-    """Network functions of one server; the answer says how much throughput each takes from the others."""
+    """Network functions of one server; the answer states how much throughput each costs each of the others."""
 
     tenants: Annotated[list[Name], Meta(min_length=1, max_length=256)]
     machine: Name | None = None
@@ -75,21 +75,21 @@ class WhatIf(Struct, forbid_unknown_fields=True):
 
 
 class PlacementRequest(PlacementEntry, forbid_unknown_fields=True, omit_defaults=True):
-    """A network function or a chain, with an SLO and constraints, as in request files; machines are given by name."""
+    """A network function or chain with an SLO and constraints, in the format of request files; machines by name."""
 
     nf: Name | None = None
     chain: Annotated[list[Name], Meta(max_length=32)] = []  # type: ignore[assignment]  # noqa: RUF012 - a Struct copies it
 
 
 class Placement(Struct, forbid_unknown_fields=True):
-    """Requests to place; with `what_if` the service only returns the decisions."""
+    """Requests to place; with `what_if` the service returns the decisions without placing anything."""
 
     requests: Annotated[list[PlacementRequest], Meta(min_length=1, max_length=20_000)]
     what_if: bool = False
 
 
 class ServerBody(HostEntry, forbid_unknown_fields=True, omit_defaults=True):
-    """One server, as in cluster files; `machine` is the name of a machine type, never a file."""
+    """One server in the format of cluster files; `machine` is the name of a machine type, never a file."""
 
     machine: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -107,7 +107,7 @@ class Rebalance(Struct, forbid_unknown_fields=True):
 
 
 class ClusterChangeBody(Struct, forbid_unknown_fields=True):
-    """A change of a server, of a request (update, preempt), or of all servers with one label value (fail_domain)."""
+    """A change of one server, of a request (update, preempt), or of all servers with a label's value (fail_domain)."""
 
     action: Literal["cordon", "uncordon", "drain", "fail", "taint", "fail_domain", "update", "preempt"]
     server: Identifier | None = None
@@ -121,7 +121,7 @@ class ClusterChangeBody(Struct, forbid_unknown_fields=True):
 
 
 class Observation(Struct, forbid_unknown_fields=True):
-    """One measurement: the throughput of a placed network function beside its neighbours."""
+    """One measurement: the throughput of a placed network function while its neighbours ran."""
 
     target: Name
     throughput_mpps: Annotated[float, Meta(ge=0.0)]
@@ -140,7 +140,7 @@ class Observations(Struct, forbid_unknown_fields=True):
 
 
 class PredictionAnswer(Struct):
-    """A prediction with its fields as in the library, and a fingerprint of the models that made it."""
+    """A prediction with the library's fields, and a fingerprint of the models that made it."""
 
     schema_version: int
     target: str

@@ -1,7 +1,7 @@
 """Descriptions of every property and parameter of the API, and an example of every body, for the OpenAPI document.
 
-Descriptions are by property, or by schema and property if a name has several meanings; fields that describe themselves
-(`slomo.placement.problem.entries`) need none here. A test sends the examples.
+A description's key is the property, or schema and property if a name has several meanings. Fields with a description in
+their type (`slomo.placement.problem.entries`) are omitted. A test sends the examples.
 """
 
 from typing import Any
@@ -179,7 +179,7 @@ _LPM = {
     "metadata": {"name": "edge-0", "uid": "u-1", "annotations": {"slomo.io/nf": "lpm", "slomo.io/min-share": "0.9"}}
 }
 _WORKLOAD = {"core_ids": ["4", "5"], "policy": "gold"}
-#: Method and path -> a body.
+#: Method and path -> example of the body.
 EXAMPLES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/predict"): {"target": "lpm", "competitors": ["nat:2", "ids"], "machine": "e5-2620v4"},
     ("POST", "/v1/predict/batch"): {"targets": ["lpm", "nat"], "mixes": [["nat", "ids"], []]},

@@ -1,6 +1,6 @@
-"""Answer requests to one path of the API: read within limits, check, call the operation, encode, count.
+"""Answer requests to one path of the API: read and check the request, call the operation, encode the answer.
 
-Every answer has a request id and headers against content sniffing; every failure becomes a problem document.
+Every answer has a request id and headers against content sniffing; every failure is answered with a problem document.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Served(Protocol):
-    """What an endpoint needs from the service."""
+    """Interface of the service that endpoints use."""
 
     settings: "ServiceSettings"
     gate: Gate
@@ -116,7 +116,7 @@ class Endpoint:
         operation: Operation,
         who: tuple[Caller, str],
     ) -> Answer:
-        """Read and answer a request within one time limit; an equal earlier answer may be reused."""
+        """Read and answer a request within one time limit; a cached answer to an equal request may be reused."""
         limit_s, raw = self._service.settings.time_limit_s, None
         try:
             async with asyncio.timeout(limit_s):
@@ -180,7 +180,7 @@ class Endpoint:
 def _query(text: bytes) -> dict[str, str]:
     """Return the fields of a query string.
 
-    Raises Problem 422 for an invalid query: too many fields, a field without a value or twice, bytes that are no UTF-8.
+    Raises Problem 422 for an invalid query: too many fields, a field without a value, a repeated field, or no UTF-8.
     """
     if not text:
         return {}
@@ -245,7 +245,7 @@ async def _send(send: "Send", answer: Answer, request_id: str, *, is_head: bool)
         headers += _SAFE
     if answer.stream is not None:
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"", "more_body": True})  # sends the head now
+        await send({"type": "http.response.body", "body": b"", "more_body": True})  # sends the head at once
         async for chunk in answer.stream:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

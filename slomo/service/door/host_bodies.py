@@ -6,12 +6,12 @@ from msgspec import Meta, Struct
 
 from slomo.service.door.bodies import Identifier, Name
 
-#: A machine is given by its type's name, never by a file.
+#: Name of a machine type; a file is refused.
 MachineName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
 class Enforcement(Struct, forbid_unknown_fields=True):
-    """A plan of settings for the machine; with `what_if` nothing is changed."""
+    """A plan of settings for the service's machine; with `what_if` the answer shows the changes without making them."""
 
     plan: dict[str, Any]
     what_if: bool = False
@@ -26,7 +26,7 @@ class ControlTenant(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ControlBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A control loop on a simulated machine, as `slomo control run` reads it."""
+    """A control loop on a simulated machine, in the format of `slomo control run`."""
 
     tenants: Annotated[list[ControlTenant], Meta(min_length=1, max_length=64)]
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = "service"

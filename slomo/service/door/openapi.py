@@ -13,7 +13,7 @@ from slomo.service.door.operation import Operation
 from slomo.service.door.problems import MEDIA_TYPE, TITLES
 
 Document = dict[str, Any]
-#: Possible answers of every operation beside its own: access denied, foreign host name, invalid query, internal error.
+#: Error answers that every operation can give: access denied, foreign host name, invalid query, internal error.
 _ALWAYS = (400, 401, 403, 421, 422, 500, 503, 504)
 _WITH_BODY = (408, 413, 415)
 _WITH_WRITE = (409, 412, 429, 507)
@@ -53,7 +53,7 @@ def document(operations: Sequence[Operation]) -> Document:
 
 
 def _describe(name: str, properties: Document) -> None:
-    """Give every property a description: its own if there is one, else that of its type or of its name."""
+    """Give every property a description: its own or, without one, that of its type or of its name."""
     for key, schema in properties.items():
         told = [part["description"] for part in (schema, *schema.get("anyOf", ())) if "description" in part]
         told += [PROPERTIES[known] for known in (f"{name}.{key}", key) if known in PROPERTIES]
@@ -126,7 +126,7 @@ def _problems(item: Operation) -> Document:
     codes |= set(_WITH_BODY) if item.body is not None else set()
     codes |= set(_WITH_WRITE) if item.writes else set()
     content: Document = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
-    if item.media_type.startswith("text/html"):  # pages tell people what is wrong as pages
+    if item.media_type.startswith("text/html"):  # pages report errors as pages
         content[item.media_type] = {"schema": {"type": "string"}}
     problem = {"content": content}
     plain = {202: "Accepted; see Location", 303: "See Location", 304: "Nothing has changed"}

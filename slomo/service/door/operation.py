@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-#: Required scope, each including the ones before: none, read, report outcomes, ask for a scheduler (which holds
+#: Required scope; each scope includes the ones before: none, read, report outcomes, ask as scheduler (which reserves
 #: places), change.
 Scope = Literal["open", "read", "observe", "schedule", "admin"]
 
@@ -15,23 +15,23 @@ class Caller:
 
     #: Name of the token, or ``"loopback"`` or ``"certificate"``.
     name: str
-    #: The most it may do.
+    #: The sender's scope.
     scope: Scope
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request after it was checked."""
+    """One request that has passed all checks."""
 
     #: Path parameters, and headers with lower-case names.
     path: Mapping[str, str]
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    #: The body, as the operation's type.
+    #: The body, decoded to the operation's type.
     body: Any
     #: The body as received.
     raw: bytes
-    #: Who asks.
+    #: Sender of the request.
     caller: Caller
     #: Identifier of the request in answers and logs.
     id: str
@@ -41,8 +41,8 @@ class Call:
 class Answer:
     """Status, headers and body of an answer.
 
-    `body` is encoded as JSON; bytes are sent as they are. `headers` come beside those that every answer has. `stream`,
-    instead of a body, is an asynchronous iterator of chunks.
+    `body` is encoded as JSON, unless it is bytes. `headers` are added to those of every answer. `stream`, instead of a
+    body, is an asynchronous iterator of chunks.
     """
 
     body: Any = None
@@ -52,17 +52,17 @@ class Answer:
     stream: Any = None
 
 
-#: Function of the service and a call.
+#: Function from the service and a call to the answer.
 Handler = Callable[[Any, Call], Awaitable[Answer]]
 
 
 @dataclass(frozen=True)
 class LongWork:
-    """Work in the background that an operation can start."""
+    """Background work that an operation can start."""
 
-    #: Names it in the state.
+    #: Name of this kind of work in the state file.
     kind: str
-    #: Function of the service, the request, and a `slomo.service.jobs.JobProgress`.
+    #: Function that does the work, given the service, the request and a `slomo.service.jobs.JobProgress`.
     work: Callable[[Any, Any, Any], Awaitable[Any]]
 
 
@@ -70,37 +70,38 @@ class LongWork:
 class Operation:
     """One operation of the API: method, path, body, scope, and the function that answers."""
 
-    #: Such as ``"POST"`` and ``"/v1/predict"``, with path parameters in braces.
+    #: Method and path, such as ``"POST"`` and ``"/v1/predict"``; path parameters are in braces.
     method: str
     path: str
-    #: Answers; the first line of its docstring describes the operation in the OpenAPI document.
+    #: Function that answers; the first line of its docstring describes the operation in the OpenAPI document.
     handle: Handler
-    #: Who may call it.
+    #: Required scope of the caller.
     scope: Scope = "read"
     #: Schema of the body; None without a body.
     body: Any = None
     #: Schema of the answer; None if it is described only in words.
     answers: Any = None
-    #: Status where all goes well.
+    #: Status of a successful answer.
     success: int = 200
-    #: Further statuses it may have.
+    #: Other possible statuses.
     statuses: tuple[int, ...] = ()
     #: Query parameter -> description.
     query: dict[str, str] = field(default_factory=dict)
     #: Form field -> description, for bodies that a browser sends.
     form: dict[str, str] = field(default_factory=dict)
-    #: Of the answer.
+    #: Media type of the answer.
     media_type: str = "application/json"
-    #: Group in the OpenAPI document.
+    #: Group of the operation in the OpenAPI document.
     tag: str = "service"
-    #: Whether it changes state: it then takes ``Idempotency-Key`` and ``If-Match``, and is logged for audit.
+    #: Whether the operation changes state; it then accepts ``Idempotency-Key`` and ``If-Match``, and is logged for
+    #: audit.
     writes: bool = False
-    #: Function of the service and a body's bytes that returns a cached answer to the same bytes, if there is one.
+    #: Function from the service and a body's bytes to the cached answer to the same bytes, or None.
     repeated: Callable[[Any, bytes], bytes | None] | None = None
     #: Work that continues in the background.
     job: LongWork | None = None
 
     @property
     def summary(self) -> str:
-        """One sentence that says what the operation does."""
+        """One sentence that describes the operation."""
         return (self.handle.__doc__ or "").partition("\n")[0]

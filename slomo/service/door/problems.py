@@ -44,7 +44,7 @@ TITLES: dict[int, str] = {
 class Problem(SlomoError):  # noqa: N818 - RFC 9457's word
     """An exception that is answered with a problem document.
 
-    `hint`: one action that the caller can take. `headers`: of the answer.
+    `hint`: one action that the caller can take. `headers`: headers of the answer.
 
     Examples
     --------

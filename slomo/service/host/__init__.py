@@ -1,1 +1,1 @@
-"""What the service may change on its own machine: settings, control loops, RMD's pools."""
+"""Changes that the service may make on its own machine: settings, control loops, RMD's pools."""

@@ -1,7 +1,7 @@
 """Control loops as jobs: each runs in a thread, reports its rounds, and ends with the service.
 
-Rounds are sent to all listeners and stored from time to time. A resumed loop starts from the beginning, as its machine
-was restored.
+Rounds are sent to all listeners and stored at intervals. A resumed loop starts from the beginning, since its machine
+was restored when it stopped.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class _StoppedError(SlomoError):
 
 
 def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
-    """Return the control loop that a request describes; it names machines and network functions, never files.
+    """Return the control loop that a request describes; machines and network functions must be names, not files.
 
     Raises SlomoError for an invalid request.
 
@@ -49,7 +49,7 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
 
 
 async def run_loop(receipts: Path | None, document: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
-    """Run a control loop, and keep the records for undoing its changes in the folder `receipts`."""
+    """Run a control loop; the folder `receipts` holds the receipts by which its changes can be undone."""
     configuration, loop = configuration_of(document), asyncio.get_running_loop()
     ends, rounds, kept_at_s = threading.Event(), 0, time.monotonic()
 
@@ -74,5 +74,5 @@ async def run_loop(receipts: Path | None, document: dict[str, Any], progress: "J
 
 
 def status() -> dict[str, Any]:
-    """Return the loops that run or were killed, and the changes that were not undone."""
+    """Return the loops that run or were killed, and the receipts that were not undone."""
     return control_status()

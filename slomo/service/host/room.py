@@ -1,7 +1,7 @@
-"""What the service may change on its own machine: the backend, the records of changes, and RMD's pools.
+"""Access of the service to its own machine: the backend, the receipts of changes, and RMD's pools.
 
-Actions on this machine are allowed by settings at start, never by a request: without `enforce`, `control` or `pools`
-the operations answer 403.
+Only settings at start can allow actions on this machine; a request cannot. Without the settings `enforce`, `control` or
+`pools`, the operations answer 403.
 """
 
 import threading
@@ -27,8 +27,8 @@ from slomo.workflow.acting.enforce import describe_receipts, undo_receipts
 class HostRoom:
     """Changes settings of the machine on which the service runs.
 
-    `backend`: sets the host's knobs; None where the service may not. `receipts`: folder of receipts. `pools`: RMD's
-    pools.
+    `backend`: backend for the host's knobs; None if the service may not set them. `receipts`: folder of receipts.
+    `pools`: RMD's pools.
 
     Examples
     --------
@@ -44,10 +44,10 @@ class HostRoom:
 
     @classmethod
     def of(cls, settings: ServiceSettings, library: Callable[[], ModelLibrary]) -> "HostRoom":
-        """Return the host access that the settings allow; the pools predict hospitality with the present `library`.
+        """Return the access that the settings allow; the pools predict hospitality with the present `library`.
 
-        Raises ConfigurationError, TestbedError or UnknownNameError for invalid pools, or a backend that does not work
-        here.
+        Raises ConfigurationError, TestbedError or UnknownNameError if the pools are invalid or the backend does not
+        work on this host.
         """
         backend = None if settings.enforce is None else load_backend(settings.enforce)
         receipts = settings.receipts or receipts_directory()
@@ -97,7 +97,7 @@ class HostRoom:
         }
 
     def undo(self, identifier: str) -> dict[str, Any]:
-        """Undo the changes of one record (receipt) of this host, which the caller gives by name, never by file.
+        """Undo the changes of one of this host's receipts, which the caller names by its identifier, never by a file.
 
         Raises Problem 404 for an unknown receipt.
         """
@@ -115,7 +115,7 @@ class HostRoom:
         }
 
     def close(self) -> None:
-        """Undo the pools' changes; settings that requests have made stay, with their receipts (records of changes)."""
+        """Undo the pools' changes; settings made by requests stay in force, with their receipts."""
         if self._pools is not None:
             self._pools.close()
 

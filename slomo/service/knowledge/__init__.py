@@ -1,1 +1,1 @@
-"""The service's models: reloaded when their files change, and asked for many predictions at once."""
+"""The service's models: reloaded when their files change, and used for many predictions at once."""

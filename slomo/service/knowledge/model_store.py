@@ -1,7 +1,7 @@
 """Load the service's models, and replace them all at once when their files change.
 
-A half-written or damaged library never replaces a working one: it is read and checked completely before the
-replacement. Until then the old one answers and `fault` describes the problem of the new one.
+A half-written or damaged library never replaces a working one, since a new library is read and checked completely
+before the replacement. Until then the old library answers, and `fault` describes the problem of the new one.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from slomo.models.storage import MAX_BYTES
 from slomo.service.knowledge.questions import ServiceAnswers
 from slomo.vocabulary.identity import require_same
 
-#: Rooms whose caches are keyed by models and parts of them.
+#: Subpackages whose caches have models, or parts of models, as keys.
 _ROOMS = ("slomo.compose", "slomo.equilibrium", "slomo.models", "slomo.placement", "slomo.prediction")
 _Cached = type(functools.lru_cache(len))
 
@@ -47,7 +47,7 @@ def fingerprint_of(directory: Path) -> str:
 def forget_models() -> None:
     """Clear caches that would keep replaced models in memory.
 
-    Caches without a bound hold constants and compiled loops; these stay.
+    Unbounded caches hold constants and compiled loops and are not cleared.
     """
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(_ROOMS)]
     holders = [*modules, *(item for module in modules for item in vars(module).values() if isinstance(item, type))]
@@ -58,7 +58,7 @@ def forget_models() -> None:
 
 
 def give_memory_back() -> None:
-    """Free objects in reference cycles, and return free memory to the system where the C library can (glibc)."""
+    """Free objects in reference cycles, and return free memory to the system if the C library can (glibc)."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -70,8 +70,8 @@ class ModelStore:
 
     Raises ConfigurationError if no library can be read.
 
-    `answers`: of the library in force, loaded at `loaded_at_s` [s since the epoch]. `fault`: why the files there now
-    are not in force, if they are not.
+    `answers`: answers by the library in force, which was loaded at `loaded_at_s` [s since the epoch]. `fault`: why the
+    present files are not in force; empty if they are.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -97,7 +97,7 @@ class ModelStore:
                 self.fault = str(error)
                 return False
             if fingerprint_of(self._directory) != now:
-                return False  # still being written
+                return False  # the files are still being written
             self.answers, self._seen, self.fault, self.loaded_at_s = fresh, now, None, time.time()
             forget_models()
             return True
@@ -105,5 +105,5 @@ class ModelStore:
     def _read(self, fingerprint: str) -> ServiceAnswers:
         library = load_library(self._directory)
         for key in library:
-            library[key]  # reads and checks
+            library[key]  # reads and checks the model
         return ServiceAnswers(library, fingerprint)

@@ -1,7 +1,7 @@
 """Compare measured throughputs (outcomes) with predictions: errors, correction factors, and drift with alarms.
 
-The monitor is the library's (`slomo.drift.monitor`); after a restart it is filled again from the stored outcomes.
-Outcomes predicted by other models are left out: their errors say nothing about the present models.
+Drift is monitored by `slomo.drift.monitor`; after a restart, the monitor is filled again from the stored outcomes.
+Outcomes that other models predicted are left out, since their errors do not concern the present models.
 """
 
 import math
@@ -39,11 +39,11 @@ class Outcomes:
         self._fingerprints: dict[str, str] = {}
 
     def judge(self, item: Observation) -> tuple[str, str, float]:
-        """Return machine, workload and predicted throughput [Mpps] for a measured one.
+        """Return the machine, the workload and the predicted throughput [Mpps] that belong to a measurement.
 
-        An outcome without a machine fingerprint is taken to be of the models' machine.
+        A measurement without a machine fingerprint counts as one of the models' machine.
 
-        Raises SlomoError if nothing can be predicted for it, or it is implausible.
+        Raises SlomoError if the measured case cannot be predicted or the measurement is implausible.
         """
         subject = self._library.find(item.target, item.machine)
         check_reading(subject, item.throughput_mpps)
@@ -80,7 +80,7 @@ class Outcomes:
                 self.note(item, row["machine"], row["target"], row["predicted_mpps"])
 
     def fingerprint(self, machine: str) -> str:
-        """Return a fingerprint of all models of a machine type, since a prediction also uses the neighbours' models."""
+        """Return a fingerprint of all models of a machine type, since a prediction also uses its neighbours' models."""
         if machine not in self._fingerprints:
             models = [self._library[key] for key in self._library if key[0] == machine]
             parts = [model_fingerprint(model, DEFAULT_MODEL) for model in models]
@@ -88,7 +88,7 @@ class Outcomes:
         return self._fingerprints[machine]
 
     def is_current(self, row: dict[str, Any]) -> bool:
-        """Whether the present models predicted a stored measurement."""
+        """Return whether the present models made the prediction of a stored measurement."""
         is_told = row["predicted_mpps"] is not None and row["fingerprint"] != ""
         return is_told and row["fingerprint"] == self.fingerprint(row["machine"])
 
@@ -103,7 +103,7 @@ class Outcomes:
         return True
 
     def errors(self) -> dict[tuple[str, str], tuple[float, int]]:
-        """Return each workload's mean ratio of measured to predicted throughput, and how many were measured."""
+        """Return each workload's mean ratio of measured to predicted throughput, and its number of measurements."""
         with self._lock:
             return {key: (ratio, self._counts[key]) for key, ratio in self._ratios.items()}
 
@@ -124,7 +124,7 @@ class Outcomes:
 
     @property
     def is_neutral(self) -> bool:
-        """Whether nothing was measured yet, so that nothing is corrected."""
+        """Whether no throughput has been measured yet, so that predictions are not corrected."""
         return not self._correction.biases
 
     def report(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class Outcomes:
 
 
 def _vectors(item: Observation) -> tuple[MetricVector | None, MetricVector | None]:
-    """Return the counters in a measurement: the function's own, and those of its neighbours."""
+    """Return the counters in a measurement: those of the function, and those of its neighbours."""
     own, beside = item.counters, item.counters_beside
     return (
         None if own is None else MetricVector(own, scope=Scope.CORE),
@@ -187,7 +187,7 @@ def corrected(document: dict[str, Any], factor: float) -> dict[str, Any]:
 
 
 def corrected_columns(columns: dict[str, Any], factors: list[float]) -> dict[str, Any]:
-    """Return columns of predictions in which each row is multiplied by its correction factor."""
+    """Return columns of predictions with each row's throughputs multiplied by its correction factor."""
     names = ("throughput_mpps", "low_mpps", "high_mpps")
     scaled = {
         name: [None if value is None else value * by for value, by in zip(columns[name], factors, strict=True)]

@@ -1,1 +1,1 @@
-"""The Kubernetes part of the service: scheduler extender, what runs in the cluster, node agents."""
+"""The Kubernetes part of the service: scheduler extender, view of the cluster, node agents."""

@@ -1,9 +1,10 @@
 """Node agent: reports throughput and counters of each network function on a node, and carries out the node's plan.
 
-A pod names two counters of packets (`rates`). Their increase between two readings is throughput. Only if packets were
-dropped meanwhile was the function saturated, and only then is throughput its capacity: other readings are counted, not
-sent. Counters are those of the pod's own CPU (`counting`); without them the report
-says why. Nothing is set on the node unless the agent was started to (`enforcing`).
+A pod names two packet counters, for served and dropped packets (`rates`). The increase of served packets between two
+readings gives the throughput. It is the function's capacity only if packets were dropped meanwhile, that is, if the
+function was saturated; other readings are counted but not sent. Hardware counters are those of the pod's own CPU
+(`counting`); if there are none, the report states the reason. The agent changes settings of the node only if it was
+started with that right (`enforcing`).
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from slomo.service.kubernetes.wire import KubernetesNode, Pod, PodStatus
 _LOG = logging.getLogger("slomo.service")
 #: Least ratio of dropped to served packets at which a function counts as saturated.
 LEAST_DROPPED = 1e-4
-#: Length of a reason in a report.
+#: Largest length of a reason in a report.
 _LONGEST = 500
 
 
@@ -57,7 +58,7 @@ class AgentPod(Pod):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def containers(self, groups: PodGroups) -> "tuple[Container, ...] | SlomoError":
-        """Return the pod's containers, or an error that says why they are not known."""
+        """Return the pod's containers, or an error with the reason why they are unknown."""
         ids = [item.container_id.rpartition("/")[2] for item in self.status.containers or ()]
         try:
             return groups.containers(self.metadata.uid, ids)
@@ -72,7 +73,7 @@ class _PodList(Struct):
 
 
 class AgentService(Protocol):
-    """What an agent sends to the service; `slomo.client.AsyncClient` implements it."""
+    """Interface by which an agent reaches the service; `slomo.client.AsyncClient` implements it."""
 
     async def observe(self, observations: list[dict[str, Any]]) -> Any:
         """Send measured throughputs."""
@@ -90,8 +91,8 @@ class AgentService(Protocol):
 class NodeAgent:
     """Measures the pods of one node, and applies the node's plan of settings if allowed.
 
-    Without `counting` no counters are read; without `enforcer` nothing is set. `counts` has looks by outcome: sent,
-    unsaturated, first, failed, counted, uncounted, refused.
+    Without `counting`, no counters are read; without `enforcer`, no settings are changed. `counts`: number of readings
+    by outcome (sent, unsaturated, first, failed, counted, uncounted, refused).
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class NodeAgent:
             return None
         before, self._before[uid] = self._before.get(uid), now
         if before is None or now.served < before.served or now.dropped < before.dropped or now.at_s <= before.at_s:
-            self.counts["first"] += 1  # or the pod's program began anew
+            self.counts["first"] += 1  # or the pod's program has restarted
             return None
         served = now.served - before.served
         if now.dropped - before.dropped <= LEAST_DROPPED * served:
@@ -197,6 +198,6 @@ class NodeAgent:
 
 
 def _vectors(counted: Counted) -> dict[str, dict[str, float]]:
-    """Return a pod's counters as fields of a report; unknown ones are left out."""
+    """Return a pod's counters as fields of a report; unknown counters are left out."""
     parts = {"counters": counted.own, "counters_beside": counted.beside}
     return {name: dict(vector) for name, vector in parts.items() if vector}

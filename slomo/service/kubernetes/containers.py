@@ -1,6 +1,6 @@
-"""Find the control groups of a node's pods: where the kubelet put containers, on which CPUs, with which threads.
+"""Find the control groups of a node's pods, with the CPUs and threads of each container.
 
-Both of the kubelet's drivers are understood: ``kubepods/burstable/podUID/ID`` (cgroupfs) and
+Both cgroup drivers of the kubelet are supported: ``kubepods/burstable/podUID/ID`` (cgroupfs) and
 ``kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice/cri-containerd-ID.scope`` (systemd), below
 other groups too, as in nodes that are containers themselves.
 """
@@ -16,7 +16,7 @@ from slomo.host.cores import parse_cpu_list
 
 _POD = re.compile(r"pod([0-9a-f]{8}-[0-9a-f-]{27})(\.slice)?", re.ASCII)
 _ABOVE = re.compile(r"kube|^(burstable|besteffort)$")
-#: Number of groups between a pod's and the hierarchy's root, at most.
+#: Largest number of groups between a pod's group and the hierarchy's root.
 _DEEPEST = 5
 
 
@@ -24,18 +24,18 @@ _DEEPEST = 5
 class Container:
     """Control group of one container."""
 
-    #: Below the hierarchy's root, without leading slash.
+    #: Path of the group below the hierarchy's root, without leading slash.
     group: str
-    #: CPUs that it may use.
+    #: CPUs that the container may use.
     cpus: tuple[int, ...]
-    #: Its threads.
+    #: Threads of the container.
     threads: tuple[int, ...]
 
 
 class PodGroups:
     """Finds the control groups of pods.
 
-    `root`: where control groups are mounted.
+    `root`: mount point of control groups.
 
     Examples
     --------
@@ -49,9 +49,9 @@ class PodGroups:
         self._knobs = CgroupKnobs(root)
 
     def containers(self, uid: str, ids: Iterable[str]) -> tuple[Container, ...]:
-        """Return a pod's containers by their ids, without the pause container, which no pod's status lists.
+        """Return a pod's containers by their ids; the pause container is left out, as it is in a pod's status.
 
-        Raises TestbedError if the pod has no control group, or none of these containers.
+        Raises TestbedError if the pod has no control group or none of these containers.
         """
         base = self._knobs.root / self._knobs.hierarchy("cpuset")
         folder = next((found for name, found in _pods(base, _DEEPEST) if name == uid), None)
@@ -94,7 +94,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def one_core(containers: "tuple[Container, ...] | SlomoError") -> int | str:
-    """Return the CPU that only this pod uses, or why its counters cannot be read.
+    """Return the CPU that only this pod uses, or the reason why its counters cannot be read.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Write what slomo knows into Kubernetes objects: a NodeContention per node, a NetworkFunctionProfile per function.
+"""Write predictions and models to Kubernetes objects: a NodeContention per node, a NetworkFunctionProfile per function.
 
-The leader writes changed objects, a few at a time; a new leader first lists the existing ones. If the kinds are not
-installed (`deploy/kubernetes/slomo-crds.yaml`), nothing is written.
+The leading replica writes changed objects, a few at a time; a new leader first lists the existing objects. If the two
+kinds are not installed (`deploy/kubernetes/slomo-crds.yaml`), no object is written.
 """
 
 import logging
@@ -23,8 +23,8 @@ from slomo.vocabulary.defaults import DEFAULT_MODEL
 _LOG = logging.getLogger("slomo.service")
 GROUP = "/apis/slomo.io/v1alpha1"
 NODES, PROFILES = "nodecontentions", "networkfunctionprofiles"
-#: Largest number of objects written at once; the others follow a second later. Pause after the API server refused a
-#: write [s].
+#: Largest number of objects written at once; further objects follow a second later. Pause after the API server has
+#: refused a write [s].
 MOST_AT_A_TIME, REFUSED_S = 20, 60.0
 
 

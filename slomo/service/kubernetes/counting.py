@@ -1,6 +1,7 @@
-"""Read hardware counters of a node's pods, each on the one CPU that belongs to it alone.
+"""Read hardware counters of those pods of a node that have a CPU to themselves.
 
-A metric that no reader reads is missing, and a pod that cannot be counted has a reason in place of numbers.
+A metric that no reader reads is missing. For a pod whose counters cannot be read, the result has a reason instead of
+numbers.
 """
 
 import time
@@ -15,7 +16,7 @@ from slomo.testbed.host.counters.base import CounterReader
 from slomo.testbed.host.counters.registry import AUTOMATIC, choose_reader
 from slomo.vocabulary.vector import MetricVector
 
-#: Time for which counters are read at each look [s].
+#: Time for which counters are read in each round [s].
 COUNT_S = 1.0
 
 
@@ -23,17 +24,18 @@ COUNT_S = 1.0
 class Counted:
     """Counters of one pod, or the reason why there are none."""
 
-    #: Core-level vector, and the socket's less that; None if unknown.
+    #: Core-level vector, and the socket's vector minus that of the core; None if unknown.
     own: MetricVector | None = None
     beside: MetricVector | None = None
-    #: Why there are none; empty if there are.
+    #: Reason why there are no counters; empty if there are.
     reason: str = ""
 
 
 class PodCounting:
     """Reads hardware counters of pods.
 
-    `reader`: None if nothing can be read here, which `reason` explains. `socket`: returns the socket of a CPU.
+    `reader`: counter reader; None if counters cannot be read on this node, for the given `reason`. `socket`: function
+    that returns the socket of a CPU.
 
     Examples
     --------
@@ -48,7 +50,7 @@ class PodCounting:
 
     @classmethod
     def of(cls, wanted: str) -> "PodCounting":
-        """Create counting with a named reader; ``"auto"`` takes the first that works, or none with the reason."""
+        """Create counting with a named reader; ``"auto"`` takes the first reader that works, or none with a reason."""
         if wanted == "off":
             return cls(None, "the agent was started with --counters off")
         try:
@@ -69,7 +71,7 @@ class PodCounting:
     def count(self, where: Mapping[str, int | str]) -> dict[str, Counted]:
         """Count for one second and return each pod's counters.
 
-        `where` holds each pod's CPU, or why it has none.
+        `where`: pod -> its CPU, or the reason why it has none.
         """
         uses = Counter(cpu for cpu in where.values() if isinstance(cpu, int))
         if self._reader is None or not uses:

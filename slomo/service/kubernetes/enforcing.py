@@ -1,8 +1,8 @@
 """Apply a node's plan of settings to its pods: cache ways, memory bandwidth and CPU weights.
 
-The plan names pods; their threads and control groups are found here, never taken from the plan. A refused plan leaves
-the settings as they are. Whatever was set is undone when the agent stops, or when there is no plan any more; an agent
-that was killed goes on with its receipt.
+The plan names pods; the agent finds their threads and control groups itself and never takes them from the plan. If a
+plan is refused, settings stay as they are. All settings are undone when the agent stops or the plan is deleted. After a
+kill, the next agent continues with the receipt of the killed one.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from slomo.errors import SlomoError
 from slomo.host.journal import Receipt, open_receipts, receipts_directory
 from slomo.service.kubernetes.containers import Container
 
-#: Pod, as ``namespace/name``, -> its containers, or why they are not known.
+#: Pod (``namespace/name``) -> its containers, or the reason why they are unknown.
 Pods = Mapping[str, "tuple[Container, ...] | SlomoError"]
 #: Setting of a tenant -> backend that carries it out.
 _BACKENDS = {
@@ -26,7 +26,7 @@ _BACKENDS = {
     "slow_memory_bandwidth": "resctrl", "cores": "cgroup", "memory_node": "cgroup", "cpu_weight": "cgroup",
     "cpu_quota": "cgroup", "scheduler": "scheduler",
 }  # fmt: skip
-#: Number of changes that a report lists.
+#: Largest number of changes that a report lists.
 _LISTED = 50
 
 
@@ -34,19 +34,19 @@ _LISTED = 50
 class Enforced:
     """Result of one attempt to apply the plan."""
 
-    #: Backend, and receipt of what is in force; empty without one.
+    #: Backend, and receipt of the settings in force; empty without one.
     backend: str
     receipt: str
-    #: What is set beside how it was found.
+    #: Changes from the original settings to those in force.
     changes: tuple[str, ...] = ()
-    #: What was not carried out, and why.
+    #: Settings of the plan that were not made, with the reasons.
     refusals: tuple[str, ...] = ()
 
 
 class NodeEnforcer:
     """Applies plans of settings on one node.
 
-    `receipts`: folder of the journal; the machine's own if not given.
+    `receipts`: folder of the journal; by default the machine's own.
     """
 
     def __init__(self, node: str, backend: Backend, receipts: Path | None = None) -> None:
@@ -71,7 +71,7 @@ class NodeEnforcer:
             elif wanted != self._applied:
                 self._receipt = apply(wanted, self._backend, receipts=self._folder, receipt=self._receipt)
                 self._applied = wanted
-            else:  # what others have set since is reported, not overwritten
+            else:  # settings that others have changed since are reported, not overwritten
                 refusals += [f"{change.text}: another program sets it" for change in diff(wanted, self._backend)]
         except SlomoError as problem:
             refusals.append(problem.message)
@@ -83,7 +83,7 @@ class NodeEnforcer:
     def end(self) -> None:
         """Undo all changes.
 
-        Raises TestbedError if settings cannot be restored (the journal then keeps them).
+        Raises TestbedError if settings cannot be restored; the journal then keeps their record.
         """
         if self._receipt is not None:
             undo(self._receipt, self._backend)
@@ -101,12 +101,12 @@ class NodeEnforcer:
 
 
 def _server(node: str) -> str:
-    """Return the server name by which an agent's records of changes differ from those of other programs."""
+    """Return the server name in an agent's receipts, which distinguishes them from those of other programs."""
     return f"agent of {node}"
 
 
 def resolved(plan: EnforcementPlan | None, pods: Pods, backend: str) -> tuple[EnforcementPlan, list[str]]:
-    """Return the plan with the pods' threads and control groups, and why some pods are left out."""
+    """Return the plan with the pods' threads and control groups, and the reasons why pods are left out."""
     tenants: list[TenantSetting] = []
     refusals: list[str] = []
     for setting in () if plan is None else plan.tenants:

@@ -1,9 +1,10 @@
 """Move pods off nodes with broken promises, through the eviction API; by default only as a dry run.
 
-The API server respects disruption budgets; the pod's controller creates it anew, and the scheduler places it. A node
-loses one pod at a time: pods without a promise first, then low priority first. A pod is evicted only if that repairs or
-improves the node, another node can take it without breaking a promise, and a controller creates it anew. Pods evicted
-together come from different nodes and have a place each; others wait until those are placed.
+The API server respects disruption budgets; the pod's controller creates the pod again, and the scheduler places it. A
+node loses one pod at a time: pods without a promise first, then pods with low priority. A pod is evicted only if three
+conditions hold: the eviction repairs or improves the node, another node can take the pod without breaking a promise,
+and a controller will create it again. Pods evicted at the same time come from different nodes, and a place was found
+for each; further evictions wait until these pods are placed.
 """
 
 import logging
@@ -25,11 +26,11 @@ from slomo.service.servers import RunningServer
 
 _LOG = logging.getLogger("slomo.service.audit")
 Eviction = Literal["off", "dry-run", "on"]
-#: Longest time to wait for evicted pods, and pause of a node after a refusal [s].
+#: Longest time to wait until evicted pods run again, and pause of a node after a refused eviction [s].
 PAUSE_S = 30.0
 #: Pause of a node from which no pod can be evicted [s].
 NO_PLACE_S = 10.0
-#: Largest number of nodes examined each time.
+#: Largest number of nodes examined in each round.
 MOST_NODES = 5
 #: Default limit of evictions per minute.
 PER_MINUTE = 60
@@ -38,7 +39,7 @@ PER_MINUTE = 60
 class Evictor:
     """Evicts pods from nodes with broken promises.
 
-    With the mode "dry-run" the API server checks rights and budgets, and changes nothing. `counted`: counts by mode and
+    With the mode "dry-run", the API server checks rights and budgets without evicting. `counted`: counts by mode and
     outcome.
     """
 
@@ -59,7 +60,7 @@ class Evictor:
         self._spared: dict[str, float] = {}
 
     async def look(self, servers: Iterable[RunningServer], judge: NodeJudge) -> list[str]:
-        """Evict pods where that helps to keep promises, at most one per node; return them."""
+        """Evict pods if that helps to keep promises, at most one per node; return the evicted pods."""
         now_s = self._clock()
         if self._mode == "off" or now_s < self._not_before_s or not (now_s >= self._until_s or self._are_back()):
             return []
@@ -70,7 +71,7 @@ class Evictor:
         for name in broken[:MOST_NODES]:
             try:
                 found = self.victim(name, judge, places)
-            except SlomoError as error:  # too much to judge at once: what was judged is remembered
+            except SlomoError as error:  # too many mixes to judge at once; finished judgements are cached
                 _LOG.info("no eviction from %s: %s", name, error)
                 found = None
             if found is None:
@@ -90,14 +91,14 @@ class Evictor:
         return names
 
     def _are_back(self) -> bool:
-        """Return whether evicted pods run again: as many pods with the same function and promise run as before."""
+        """Return whether as many pods with the evicted pods' functions and promises run as before the evictions."""
         if any(uid in self._view.pods for uid in self._gone):
             return False
         there = Counter(need for node in self._view.nodes.values() for need in node.tenants.values())
         return all(there[need] >= count for need, count in self._there.items())
 
     def victim(self, name: str, judge: NodeJudge, taken: Collection[str] = ()) -> tuple[str, str] | None:
-        """Return the uid of the pod whose eviction helps a node most, and another node that can take it; or None.
+        """Return the uid of the pod whose eviction helps a node most, and another node that can take it; else None.
 
         Raises SlomoError if too many mixes would have to be judged.
         """
@@ -121,14 +122,14 @@ class Evictor:
         return None
 
     def _ranked(self, node: NodeView) -> tuple[list[str], list[str]]:
-        """Return the pods that may be evicted, without a promise and with one, low priority first."""
+        """Return the pods that may be evicted, those without and those with a promise, low priority first."""
         ranks, needs = self._view.ranks, node.tenants
         may_go = sorted((uid for uid in needs if ranks[uid][1]), key=lambda uid: (ranks[uid][0], uid))
         free = [uid for uid in may_go if not needs[uid].has_promise]
         return free, [uid for uid in may_go if needs[uid].has_promise]
 
     def _left(self, node: NodeView, uid: str, judge: NodeJudge) -> Mapping[str, bool]:
-        """Return whether without this pod all other promises are kept, or the worst one is less broken."""
+        """Return whether without this pod all other promises are kept (`ok`), and whether headroom grows (`helps`)."""
         host = node.host
         assert host is not None
         numbers = {each: judge.number(need, host.machine) for each, need in node.tenants.items()}

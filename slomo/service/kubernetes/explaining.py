@@ -19,9 +19,9 @@ MOST_EXPLAINED = 300
 class _Explanation:
     pod: Pod
     nf: str | None
-    #: Of each node.
+    #: Judgement of each node.
     judged: Mapping[str, Judged]
-    #: By whose models.
+    #: Fingerprint of the models used.
     judge: NodeJudge
     outcome: str
     reason: str
@@ -46,7 +46,7 @@ class Explanations:
         outcome: str = "judged",
         reason: str = "",
     ) -> None:
-        """Remember a decision about a pod, in place of an earlier one."""
+        """Store a decision about a pod; it replaces an earlier decision."""
         made = _Explanation(pod, (need.nf or None) if need else None, judged, judge, outcome, reason)
         key = pod.metadata.uid or made.path
         self._kept.pop(key, None)

@@ -1,8 +1,8 @@
 """Elect a leader among replicas: the leader writes objects and evicts pods; the others only answer the scheduler.
 
 The Lease is used as in client-go: its holder renews it, and another replica takes it over once it has not changed for
-its stated duration, measured by the waiting replica's clock, so clocks need not agree. A holder that cannot renew stops
-acting before another may begin.
+its stated duration. The waiting replica measures this time by its own clock, so clocks need not agree. A holder that
+cannot renew the Lease stops acting before another replica may take it over.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from slomo.service.kubernetes.wire import Lease
 
 _LOG = logging.getLogger("slomo.service")
 NAME = "slomo-controller"
-#: Annotation of the Lease: fingerprint of the models by which its holder judges.
+#: Annotation of the Lease with the fingerprint of its holder's models.
 MODELS = "slomo.io/models"
-#: Duration of a lease, interval of renewals and attempts, and time after a renewal for which the holder acts [s].
+#: Duration of a lease, interval between renewals or attempts, and time after a renewal for which the holder acts [s].
 LASTS_S, RENEW_S, ACTS_S = 6, 1.0, 4.0
 
 
 class Leader:
     """Takes part in the election of the leader among the service's replicas.
 
-    `identity`: of this replica. `models`: returns the fingerprint of the models by which this replica judges.
+    `identity`: name of this replica. `models`: function that returns the fingerprint of this replica's models.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Leader:
         return not self.is_leading and self._leads_by not in ("", self._models())
 
     async def lead(self) -> None:
-        """Try to become or stay leader, without end."""
+        """Try repeatedly, without end, to become or stay leader."""
         while True:
             try:
                 await self.attempt()

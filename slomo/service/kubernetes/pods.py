@@ -34,36 +34,36 @@ MACHINE, CORES_RESERVED = "slomo.io/machine", "slomo.io/cores-reserved"
 #: Annotation with the counters of a pod's network function, for the node agent.
 RATE = "slomo.io/rate"
 _KEYS = (NF, MIN_SHARE, MIN_MPPS, MACHINE, CORES_RESERVED, RATE)
-#: slomo's annotations that are also recognised without prefix; a bare `nf` may belong to others.
+#: slomo's annotations that are also recognised without prefix; `nf` is not, since it may belong to other programs.
 _BARE = ("min-share", "min-mpps")
 _OVER = ("Succeeded", "Failed")
 _NUMBER = re.compile(r"(\d{1,9}(\.\d{0,18})?|\.\d{1,18})([eE][-+]?\d{1,2})?", re.ASCII)
-#: Longest text of a network function.
+#: Largest length of a network function's text.
 _LONGEST = 300
-#: Similarity (0 to 1) from which an unknown key counts as a misspelt slomo key.
+#: Least similarity (0 to 1) at which an unknown key counts as a misspelt slomo key.
 _SIMILAR = 0.8
 
 
 @dataclass(frozen=True)
 class PodNeed:
-    """What a pod needs: its network function and promised throughput."""
+    """A pod's network function and promised throughput."""
 
     #: Network function or workload, as text; empty if unreadable.
     nf: str
     #: Promised throughput, as a share of solo throughput or absolute [Mpps].
     min_share: float | None = None
     min_mpps: float | None = None
-    #: Fault of the annotations; empty without any.
+    #: Fault of the annotations; empty without a fault.
     fault: str = ""
 
     @property
     def has_promise(self) -> bool:
-        """Whether the pod has a promise, or may have one that cannot be read."""
+        """Whether the pod has a promise, or may have one that is unreadable."""
         return bool(self.fault) or self.min_share is not None or self.min_mpps is not None
 
 
 def need_of(pod: Pod, policy_share: float | None = None) -> PodNeed | None:
-    """Return what a pod needs, with any error in it; None for a pod without slomo's annotations.
+    """Return a pod's function and promise, or the fault of its annotations; None for a pod without slomo's annotations.
 
     A policy's promise (`policy_share`) applies if the annotations contain none.
 
@@ -101,14 +101,14 @@ def is_over(pod: Pod) -> bool:
 
 
 def host_on(node: KubernetesNode) -> Host | str:
-    """Return the kind of socket that a node has, or the reason why the node cannot be judged."""
+    """Return a node's kind of socket, or the reason why the node cannot be judged."""
     fault = _mistyped(node.metadata, (CORES_RESERVED,), (MACHINE,))
     if fault:
         return f"node: {fault}"
     name = (node.metadata.labels or {}).get(MACHINE, "")
     if not name:
         return NO_MACHINE
-    if name not in machine_names():  # names only: a label must never be opened as a file
+    if name not in machine_names():  # only names, since a label must never be opened as a file
         return f"label {MACHINE} of the node names no machine type"
     text = (node.metadata.annotations or {}).get(CORES_RESERVED, "0")
     try:
@@ -119,7 +119,7 @@ def host_on(node: KubernetesNode) -> Host | str:
         return f"{CORES_RESERVED} of the node leaves no core"
 
 
-#: Reason for not judging a node without a label.
+#: Reason why a node without a label is not judged.
 NO_MACHINE = f"node has no label {MACHINE}"
 
 

@@ -1,8 +1,8 @@
 """Make room for a pod of high priority: evict the fewest pods of lower priority after which every promise holds.
 
-kube-scheduler's own preemption considers only its own filters: if an extender rejects a node, it finds no victim. If
-promises prevent a placement, the extender therefore chooses and evicts victims; if cores are missing, the scheduler
-asks (verb preempt) and evicts.
+kube-scheduler's own preemption considers only its own filters, so it finds no victims on a node that an extender
+rejects. If promises prevent a placement, the extender therefore chooses and evicts the victims. If cores are missing,
+the scheduler asks the extender (verb preempt) and evicts the victims itself.
 """
 
 import logging
@@ -21,9 +21,9 @@ from slomo.service.kubernetes.wire import Pod
 from slomo.service.metrics import Counter
 
 _LOG = logging.getLogger("slomo.service.audit")
-#: Largest number of victims of one pod, and of examined sets of victims per size.
+#: Largest number of victims for one pod, and of sets of victims examined per size.
 MOST_VICTIMS, MOST_SETS = 4, 20_000
-#: Time for victims to end before others are chosen [s].
+#: Time that victims get to end before others are chosen [s].
 ENDS_S = 60.0
 
 
@@ -39,7 +39,7 @@ def fewest(
     need: PodNeed, uid: str, priority: int, nodes: Iterable[tuple[str, frozenset[str]]], view: ClusterView,
     judge: NodeJudge,
 ) -> Preemption | None:  # fmt: skip
-    """Return the node that needs the fewest victims, and these pods; None if no node can make room.
+    """Return the node that needs the fewest victims, and these victims; None if no node can make room.
 
     Of equally many victims, those of lower priority are preferred, then those with fewer promises.
 
@@ -119,7 +119,7 @@ class Preemptor:
         return uid in self._waiting
 
     def choose(self, pod: Pod, need: PodNeed, names: Sequence[str], judge: NodeJudge) -> Preemption | None:
-        """Return which pods to evict for a pod that fits nowhere; None if no eviction helps."""
+        """Return the pods to evict for a pod that fits on no node; None if no eviction helps."""
         uid, now_s = pod.metadata.uid, self._clock()
         if self._mode == "off" or not uid or not pod.may_preempt or self.is_waiting(uid):
             return None
@@ -150,7 +150,7 @@ class Preemptor:
     def narrowed(
         self, pod: Pod, need: PodNeed, victims: dict[str, list[str]], judge: NodeJudge
     ) -> dict[str, list[str]]:
-        """Return which of the scheduler's candidate nodes needs the fewest victims, and these victims."""
+        """Return the one of the scheduler's candidate nodes that needs the fewest victims, and these victims."""
         if self.is_waiting(pod.metadata.uid):
             return {}
         nodes = [(name, frozenset(uids)) for name, uids in victims.items()]

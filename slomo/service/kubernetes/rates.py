@@ -1,9 +1,9 @@
-"""Read a pod's packet counters; the URL scheme in its annotation ``slomo.io/rate`` says how.
+"""Read a pod's packet counters; the URL scheme in its annotation ``slomo.io/rate`` determines how.
 
 ``http://:9100/metrics?served=rx_total&dropped=drops_total`` names two counters of a Prometheus endpoint, on the pod's
-own address, whatever host the annotation names. ``dpdk://PREFIX/0,1`` asks the telemetry socket of a DPDK process with
-that `--file-prefix`, inside the pod's file system, for packets received and missed on these ports: an agent with rights
-on the node can. Other schemes are plug-ins.
+own address, whatever host the annotation names. ``dpdk://PREFIX/0,1`` queries the telemetry socket of a DPDK process
+with that `--file-prefix`, inside the pod's file system, for packets received and missed on these ports; this needs an
+agent with rights on the node. Other schemes are plug-ins.
 """
 
 import asyncio
@@ -22,11 +22,12 @@ from slomo.service.kubernetes.containers import Container
 from slomo.service.kubernetes.pods import RATE
 from slomo.testbed.host.telemetry import SOCKET, TelemetrySocket
 
-#: Entry points of other readers, by the annotation's URL scheme.
+#: Entry-point group of further readers; an entry's name is the annotation's URL scheme.
 GROUP = "slomo.rate_readers"
 #: Largest size of a pod's metrics [bytes], and time limit for reading them [s].
 MOST_B, READ_S = 4 << 20, 2.0
-#: Scheme of DPDK's telemetry. Where its sockets are in a container: as root, and not. Prefix and ports as annotated.
+#: Scheme of DPDK's telemetry; folders of its sockets in a container, as root and as another user; pattern of prefix and
+#: ports.
 DPDK = "dpdk"
 _FOLDERS = ("run/dpdk", "tmp/dpdk")
 _PORTS = re.compile(r"dpdk://([A-Za-z0-9_][A-Za-z0-9._-]*)/([0-9]{1,4}(?:,[0-9]{1,4})*)", re.ASCII)
@@ -42,7 +43,7 @@ class PacketCount:
     at_s: float
 
 
-#: Function of the annotation and the pod's address.
+#: Function from the annotation and the pod's address to the count.
 RateReader = Callable[[str, str], Awaitable[PacketCount]]
 
 
@@ -95,8 +96,8 @@ async def read_dpdk(
 ) -> PacketCount:
     """Read numbers of packets received, missed and without a buffer from DPDK's telemetry in a pod.
 
-    Raises InvalidValueError for an annotation without prefix and ports, TestbedError if no container of the pod has
-    that socket, or it does not answer.
+    Raises InvalidValueError for an annotation without prefix and ports; TestbedError if no container of the pod has
+    that socket or it does not answer.
     """
     match = _PORTS.fullmatch(text)
     if match is None:
@@ -113,7 +114,7 @@ async def read_dpdk(
 
 
 def _sockets(root: Path, prefix: str) -> list[Path]:
-    """Return a container's telemetry sockets; symbolic links, which could lead out of it, are not followed."""
+    """Return a container's telemetry sockets, without symbolic links, which could lead out of the container."""
     found = []
     for folder in _FOLDERS:
         path = root / folder / prefix / SOCKET

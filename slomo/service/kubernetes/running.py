@@ -1,7 +1,7 @@
 """Check running pods: each promise is kept, broken, or cannot be judged for a stated reason.
 
-The extender judges requested placements; this module judges all bound pods, whether another scheduler bound them, slomo
-was down, or a label or model changed.
+The extender judges requested placements; this module judges all bound pods, even if another scheduler bound them, slomo
+was down when they were bound, or a label or model has changed since.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 from slomo.service.servers import BREAKS, RunningNF, RunningServer
 
-#: Number of nodes judged together; the scheduler is answered in between.
+#: Number of nodes judged together; between two such batches, the scheduler is answered.
 AT_A_TIME = 64
 CROWDED = "more network functions than cores: nothing predicts those"
 UNPROFILED = "no model of this network function"
@@ -29,7 +29,7 @@ class Running:
         self._servers: dict[str, tuple[int, RunningServer]] = {}
 
     async def servers(self) -> list[RunningServer]:
-        """Return all nodes with their pods; a long check lets other requests be answered in between."""
+        """Return all nodes with their pods; during a long check, other requests are answered."""
         while self.refresh():
             await asyncio.sleep(0)
         return [self._servers[name][1] for name in sorted(self._view.nodes)]
@@ -48,7 +48,7 @@ class Running:
         for host, here in mixes.items():
             try:
                 self._judge.oracle.verdicts(host, here)
-            except SlomoError:  # told node by node
+            except SlomoError:  # reported for each node
                 continue
         for name in changed[:AT_A_TIME]:
             self._servers[name] = (nodes[name].version, self._server(name, nodes[name]))

@@ -1,4 +1,4 @@
-"""The Kubernetes part of the service: it follows the cluster, and answers the scheduler."""
+"""The Kubernetes part of the service: it watches the cluster and answers the scheduler."""
 
 import asyncio
 import functools
@@ -35,40 +35,40 @@ from slomo.service.tracing import Tracer
 
 T = TypeVar("T")
 _LOG = logging.getLogger("slomo.service")
-#: Largest score of prioritise.
+#: Largest score that `prioritise` returns.
 MOST_SCORE = 10
-#: Attempts to choose a node for a pod while other replicas take places.
+#: Largest number of attempts to choose a node for a pod while other replicas take places.
 ATTEMPTS = 8
-#: Longest time to hold a pod's place before it is bound [s]; the scheduler waits 2 s.
+#: Longest time for which `bind` waits for a pod's reservation [s]; the scheduler waits 2 s.
 BIND_S = 1.5
-#: Largest number of pods whose places or bindings are being written: of a slow API server more would all come too late,
-#: and be tried again together. Longest time for which the scheduler's next pod waits for that [s].
+#: Largest number of pods whose reservations or bindings are being written; with a slow API server, more would all be
+#: late and be tried again together. Longest time for which the scheduler's next pod waits for this [s].
 UNDER_WAY, FILTER_S = 2 * WRITERS, 1.5
-#: Kinds of objects, and the kinds listed before them.
+#: Kinds of objects, each with the kind that must be listed before it.
 _ORDER = (("nodes", ""), ("slopolicies", "nodes"), ("leases", "slopolicies"), ("pods", "leases"))
-#: Why a pod is not bound now.
+#: Reason why a pod is not bound at present.
 SLOW = "the API server does not answer in time, ask again"
 #: A pod without slomo's annotations.
 NOT_OURS = "pod names no network function"
 
 
 class NotSynced(PredictionError):  # noqa: N818 - says what is so
-    """slomo does not know the cluster's state now, so that it can judge nothing."""
+    """slomo does not know the cluster's present state and therefore cannot judge any node."""
 
 
 class NotBound(PredictionError):  # noqa: N818 - says what happened
-    """A pod cannot be bound: its place cannot be reserved any more, or the API server refuses."""
+    """A pod cannot be bound, because its place can no longer be reserved or the API server refuses."""
 
 
 class PlacesHeld(PredictionError):  # noqa: N818 - says what is so
-    """A pod does not fit only because of places reserved for others; some may become free, so ask again."""
+    """A pod does not fit only because places are reserved for other pods; the scheduler should ask again."""
 
 
 class KubernetesRoom:
     """Answers the requests of the Kubernetes scheduler.
 
-    `confidence`: probability with which all SLOs of a socket must hold. `evict`: whether pods are moved away from nodes
-    on which a promise is broken, at most `per_minute` of them.
+    `confidence`: probability with which all SLOs of a socket must hold. `evict`: whether pods are evicted from nodes on
+    which a promise is broken, at most `per_minute` pods per minute.
     """
 
     def __init__(
@@ -90,15 +90,16 @@ class KubernetesRoom:
         self.leader: Leader | None = None
         self.preemptor: Preemptor | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        #: Places chosen for pods that are to be bound, by uid: what the pod needs, the node, and the write to the API.
+        #: Places chosen for pods that will be bound, by uid: the pod's need, the node, and the task that writes to the
+        #: API.
         self._chosen: dict[str, tuple[PodNeed, str, asyncio.Task[bool]]] = {}
         self._writes: set[asyncio.Task[Any]] = set()
         self._latest: tuple[str, int, dict[str, Judged]] = ("", -1, {})
-        #: Why pods were judged as they were.
+        #: Latest decisions about pods, for explanations.
         self.explanations = Explanations()
 
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
-        """Use new models from now on, with the present correction factors."""
+        """Use new models from now on, with the given correction factors."""
         self._latest = ("", -1, {})
         self.judge = NodeJudge(self._model_store.answers.library, self._confidence, factors)
         self.running = Running(self.view, self.judge)
@@ -113,7 +114,7 @@ class KubernetesRoom:
         self.leader = Leader(self.watch, identity, models=lambda: self._model_store.answers.fingerprint)
         self.preemptor = Preemptor(self.watch, self.view, self._evict, self._metrics.evictions)
         self.view.needed |= {"leases", "slopolicies"}
-        # held places are listed before pods: a place released in between has been bound by then
+        # held places are listed before pods, so that a place released in between appears as a bound pod
         work = [
             *(
                 lasting(f"following {kind}", functools.partial(self.watch.follow, kind, after))
@@ -131,14 +132,14 @@ class KubernetesRoom:
             begun = time.perf_counter()
             try:
                 has_more = self.view.is_fresh and (self.running.refresh() or self.judge.ahead(self.view))
-            except SlomoError as error:  # told where a pod asks
+            except SlomoError as error:  # reported when a pod is judged
                 _LOG.warning("cannot judge ahead: %s", error)
                 has_more = False
             took_s = time.perf_counter() - begun
             await asyncio.sleep(took_s if has_more else 0.05)
 
     async def _act(self, watch: Watch, leader: Leader) -> None:
-        """As the leader, update the pods' conditions every second, and evict pods if promises are broken."""
+        """While this replica leads, update the pods' conditions every second, and evict pods if promises are broken."""
         teller = Teller(watch, self.view, self._metrics.told)
         evictor = Evictor(watch, self.view, self._evict, self._metrics.evictions, self._per_minute)
         writer = ContentionWriter(watch)
@@ -153,7 +154,7 @@ class KubernetesRoom:
                 writer.forget()
 
     def _refused(self) -> RunningServer:
-        """Return pods that wait because their annotations cannot be read."""
+        """Return the pods without a node whose annotations cannot be read, in the format of a server."""
         items = self.view.refused.items()
         return RunningServer("", "", 0, tuple(
             RunningNF(name, "?", state="unjudged", why=fault, uid=uid) for uid, (name, fault) in items
@@ -175,7 +176,7 @@ class KubernetesRoom:
         return self.watch is not None or bool(self.view.nodes)
 
     def faults(self) -> list[str]:
-        """Return why pods cannot be judged now; empty if they can, or if no API server is watched."""
+        """Return the reasons why pods cannot be judged at present; empty if they can or no API server is watched."""
         if self.watch is None or self.view.is_fresh:
             return []
         return [f"kubernetes: {self._not_synced()}; pods wait ({self.watch.trouble or 'not listed yet'})"]
@@ -204,11 +205,11 @@ class KubernetesRoom:
     async def filter(
         self, pod: Pod, names: list[str], *, binds: bool = False
     ) -> tuple[list[str], dict[str, str], dict[str, str]]:
-        """Return the nodes on which every promise is kept with the pod, and why others are not.
+        """Return the nodes on which every promise is kept with the pod, and the reasons for rejecting the others.
 
-        With a watched API server only the best node passes, since its place is held there at once; if the scheduler
-        `binds` pods by `bind`, the API server may learn of the place until then. Raises NotSynced, JudgesTooLong,
-        TakenMeanwhile or PlacesHeld if nothing can be decided now: the scheduler asks again.
+        With a watched API server, only the best node passes, since the pod's place is reserved there at once. If the
+        scheduler `binds` pods by `bind`, the place is written to the API until then. Raises NotSynced, JudgesTooLong,
+        TakenMeanwhile or PlacesHeld if no decision is possible at present; the scheduler then asks again.
         """
         need = self._ready(pod)
         if need is None:
@@ -236,7 +237,7 @@ class KubernetesRoom:
             elif not passed:
                 self._make_room(pod, need, names)
                 self._await_held(need, uid, names)
-            elif len(passed) == 1:  # then prioritise is never called
+            elif len(passed) == 1:  # the scheduler then never calls prioritise
                 self.view.hold(uid, need, passed[0])
             self._metrics.decisions.add(("accepted" if passed else "refused",))
             return passed, {name: judgement.why for name, judgement in judged.items() if not judgement.ok}, {}
@@ -258,7 +259,7 @@ class KubernetesRoom:
         return task
 
     async def _few_under_way(self) -> None:
-        """Wait until few pods are between filter and binding; the scheduler starts one pod at a time."""
+        """Wait until only few reservations and bindings are being written; the scheduler starts one pod at a time."""
         try:
             async with asyncio.timeout(FILTER_S):
                 while len(self._writes) >= UNDER_WAY:
@@ -273,9 +274,9 @@ class KubernetesRoom:
         self._chosen = {key: item for key, item in self._chosen.items() if key == uid or key in self.view.holds}
 
     async def bind(self, order: BindingArgs) -> None:
-        """Bind a pod once its place is reserved in the API; judge again if another replica took places there meanwhile.
+        """Bind a pod once its place is reserved in the API; judge again if another replica took places on the node.
 
-        Raises NotBound, NotSynced, JudgesTooLong or TakenMeanwhile: the scheduler begins anew with the pod.
+        Raises NotBound, NotSynced, JudgesTooLong or TakenMeanwhile; the scheduler then schedules the pod again.
         """
         watch, uid, node = self.watch, order.PodUID, order.Node
         if watch is None or self.holds is None:
@@ -284,7 +285,7 @@ class KubernetesRoom:
         holding = asyncio.create_task(self._hold_for(order, path, watch, self.holds))
         holding.add_done_callback(_retrieve)
         try:
-            await asyncio.wait({holding}, timeout=BIND_S)  # never cancelled: httpx loses a connection each time
+            await asyncio.wait({holding}, timeout=BIND_S)  # never cancelled: httpx would lose a connection
             if not holding.done():
                 raise NotBound(SLOW)
             holding.result()
@@ -300,7 +301,7 @@ class KubernetesRoom:
                 meta = {"name": order.PodName, "namespace": order.PodNamespace, "uid": uid}
                 body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
                 answer = await self._writing(asyncio.create_task(watch.request("POST", f"{path}/binding", body)))
-        except httpx.HTTPError as error:  # it may have been bound: the place stays held
+        except httpx.HTTPError as error:  # the pod may have been bound, so its place stays reserved
             raise NotBound(SLOW) from error
         if answer.status_code >= 300:
             self._give_up(uid, node)
@@ -312,12 +313,12 @@ class KubernetesRoom:
             self.view.release(uid)
 
     async def _hold_for(self, order: BindingArgs, path: str, watch: Watch, holds: SharedHolds) -> None:
-        """Reserve a pod's place on its node, as chosen before or after predicting now."""
+        """Reserve a pod's place on its node: await the reservation that `filter` began, or else predict and reserve."""
         uid, node, is_held = order.PodUID, order.Node, False
         need, chosen, held = self._chosen.pop(uid, (None, "", None))
         if held is not None and chosen == node:
             is_held = await held
-        else:  # a pod without a network function, or one that was filtered before slomo began anew
+        else:  # a pod without a network function, or one that was filtered before slomo restarted
             answer = await watch.request("GET", path)
             if answer.status_code >= 300:
                 raise NotBound(f"the API server does not show the pod ({answer.status_code})")
@@ -349,7 +350,7 @@ class KubernetesRoom:
             raise PlacesHeld("places are held for pods that are being bound, ask again")
 
     def preempt(self, pod: Pod, victims: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Return the node on which pods should be evicted for this one, and these pods."""
+        """Return the node on which pods should be evicted for this pod, and those pods."""
         need = self._ready(pod)
         if need is None or self.preemptor is None:
             return victims
@@ -373,14 +374,14 @@ class KubernetesRoom:
         return [{"Host": name, "Score": scores.get(name, 0)} for name in names]
 
     def _judged(self, pod: Pod, need: PodNeed, names: list[str]) -> dict[str, Judged]:
-        """Predict nodes with the pod, or return the recent result of `filter`."""
+        """Return the judgements of nodes with the pod: the recent ones of `filter`, or new predictions."""
         uid, changes, judged = self._latest
         if uid and uid == pod.metadata.uid and changes == self.view.changes and all(name in judged for name in names):
             return {name: judged[name] for name in names}
         return self.judge.judge(need, pod.metadata.uid, names, self.view)
 
     def _ready(self, pod: Pod) -> PodNeed | None:
-        """Return what a pod needs; None if slomo does not judge the pod."""
+        """Return a pod's need; None if slomo does not judge the pod."""
         self.view.expire()
         need = self.view.need(pod)
         if need is None:
@@ -404,7 +405,7 @@ def _retrieve(task: "asyncio.Task[Any]") -> None:
 
 
 def _ranks(judged: Mapping[str, Judged]) -> dict[str, tuple[float, float]]:
-    """Return the ranks of those nodes that a prediction shows to be suitable."""
+    """Return the ranks of the nodes that a prediction has found suitable."""
     return {name: judgement.rank for name, judgement in judged.items() if judgement.is_judged and judgement.ok}
 
 

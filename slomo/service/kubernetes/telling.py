@@ -1,7 +1,7 @@
-"""Show on each pod whether its promise is kept: as a condition, and as an event when that changes.
+"""Show on each pod whether its promise is kept: as a condition, and as an event when the condition changes.
 
-The condition ``slomo.io/PromiseKept`` is compared with its intended value, so a restart loses nothing and two writers
-agree. If the API server refuses (no such role), only metrics and the page report it.
+The condition ``slomo.io/PromiseKept`` is written only if it differs from its intended value, so that restarts lose
+nothing and two writers agree. If the API server refuses (missing role), only metrics and the page show broken promises.
 """
 
 import logging
@@ -19,7 +19,7 @@ from slomo.service.metrics import Counter
 from slomo.service.servers import RunningNF, RunningServer, State
 
 _LOG = logging.getLogger("slomo.service")
-#: State of a promise -> status and reason of the condition.
+#: State of a promise -> status and reason of the pod's condition.
 _SAID: dict[State, tuple[str, str]] = {
     "kept": ("True", "PromiseKept"), "broken": ("False", "PromiseBroken"), "unjudged": ("Unknown", "PromiseNotJudged"),
 }  # fmt: skip
@@ -32,7 +32,7 @@ REFUSED_S = 300.0
 class Teller:
     """Writes conditions and events of pods.
 
-    `told`: counts by outcome.
+    `told`: counts of updates by outcome.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Teller:
         self._not_before_s = 0.0
 
     async def tell(self, servers: Iterable[RunningServer]) -> None:
-        """Update the condition of pods for which it has changed."""
+        """Update the condition of those pods whose state has changed."""
         if self._clock() < self._not_before_s:
             return
         wrong = [item for server in servers for item in server.tenants if self._is_wrong(item)]

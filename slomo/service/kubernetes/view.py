@@ -1,7 +1,7 @@
-"""What the service knows of the cluster: nodes, pods, and pods about to be bound.
+"""The service's view of the cluster: nodes, pods, and pods about to be bound.
 
-Between score and bind, the scheduler continues with the next pod. A reservation holds the place until the binding is
-seen, the pod is deleted, or a time limit by a monotonic clock.
+Between score and bind, the scheduler continues with the next pod. A reservation therefore holds the place until the
+binding is seen, the pod is deleted, or a time limit (by a monotonic clock) has passed.
 """
 
 import time
@@ -12,7 +12,7 @@ from slomo.placement.feasibility.mixes import Host
 from slomo.service.kubernetes.pods import PodNeed, host_on, is_over, need_of
 from slomo.service.kubernetes.wire import KubernetesNode, Pod, SLOPolicy
 
-#: Time for which a place is held for a scored pod [s].
+#: Time for which a place is reserved for a scored pod [s].
 HOLD_S = 30.0
 #: Time without news from the API server after which the view is stale [s]; watches end every 6 s.
 STALE_S = 10.0
@@ -22,7 +22,7 @@ LOST_S = 10.0
 
 @dataclass
 class NodeView:
-    """One node: its kind of server (or why it cannot be judged), and its pods."""
+    """One node: its kind of server (or the reason why it cannot be judged), and its pods."""
 
     host: Host | None = None
     fault: str = "node is not known"
@@ -30,11 +30,11 @@ class NodeView:
     uid: str = ""
     tenants: dict[str, PodNeed] = field(default_factory=dict)
     held: dict[str, PodNeed] = field(default_factory=dict)
-    #: Changes with the tenants and is never reused; results derived from them are cached under it.
+    #: Version of the tenants, never reused; results that depend on the tenants are cached under it.
     version: int = 0
 
     def needs(self, without: str = "", *, held: bool = True) -> list[PodNeed]:
-        """Return what the pods on the node need; with `held`, also those with reserved places."""
+        """Return the needs of the node's pods; with `held`, also of pods with reserved places."""
         pods = (*self.tenants.items(), *self.held.items()) if held else self.tenants.items()
         return [need for uid, need in pods if uid != without]
 
@@ -50,36 +50,36 @@ class Hold:
 class ClusterView:
     """Nodes and pods of the cluster, updated by events of the API server.
 
-    `clock` returns the time, never going back [s].
+    `clock` returns a monotonic time [s].
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         #: By name.
         self.nodes: dict[str, NodeView] = {}
-        #: Pod uid -> node; then its ``namespace/name``; its priority, and whether something makes it anew.
+        #: Pod uid -> its node; its ``namespace/name``; its priority and whether a controller creates it again.
         self.pods: dict[str, str] = {}
         self.names: dict[str, str] = {}
         self.ranks: dict[str, tuple[int, bool]] = {}
-        #: Pod uid -> status of the condition that says whether its promise is kept.
+        #: Pod uid -> status of its condition ``slomo.io/PromiseKept``.
         self.told: dict[str, str] = {}
-        #: Pod uid -> ``namespace/name`` and what is wrong with its annotations, for pods without a node.
+        #: Pod uid -> ``namespace/name`` and fault of the annotations, for pods without a node.
         self.refused: dict[str, tuple[str, str]] = {}
         #: By ``namespace/name``.
         self.policies: dict[str, SLOPolicy] = {}
         self.holds: dict[str, Hold] = {}
-        #: kinds of objects to list again after their watch ends
+        #: Kinds of objects to list again after their watch ends.
         self.again: set[str] = set()
-        #: kinds of objects required for judging
+        #: Kinds of objects that are required for judging.
         self.needed = {"nodes", "pods"}
         self.heard_at_s: dict[str, float] = {}
         self.lost_at_s: dict[str, float] = {}
-        #: Counts changes of any node.
+        #: Number of changes of all nodes.
         self.changes = 0
         self._clock = clock
 
     @property
     def is_fresh(self) -> bool:
-        """Whether all kinds of objects were listed and are still watched, with recent news."""
+        """Whether all kinds of objects were listed and are still watched, with recent messages from the API server."""
         now = self._clock()
         heard = all(now - self.heard_at_s.get(kind, -STALE_S) < STALE_S for kind in self.needed)
         return heard and all(now - self.lost_at_s.get(kind, now) < LOST_S for kind in self.needed)
@@ -90,7 +90,7 @@ class ClusterView:
         return self.needed <= self.heard_at_s.keys()
 
     def heard(self, kind: str) -> None:
-        """Record that the API server has sent news about a kind of object."""
+        """Record that the API server has sent a message about a kind of object."""
         self.heard_at_s[kind] = self._clock()
         self.lost_at_s.pop(kind, None)
 
@@ -180,7 +180,7 @@ class ClusterView:
             self.pod_seen(pod)
 
     def need(self, pod: Pod) -> PodNeed | None:
-        """Return what a pod needs, by its annotations or else its namespace's policies."""
+        """Return a pod's need, from its annotations or else from its namespace's policies."""
         labels, namespace = pod.metadata.labels or {}, pod.metadata.namespace
         shares = [
             policy.spec.min_share

@@ -1,7 +1,7 @@
 """List and watch objects of a Kubernetes API server, and start again when a watch ends.
 
 A watch resumes from the last version seen; bookmarks advance that version while nothing changes. Only if the server no
-longer has the version (410) is everything listed again, in pages.
+longer has the version (status 410), all objects are listed again, in pages.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod, SLOPolicy
 
 if importlib.util.find_spec("sniffio") is None:
-    # httpcore tries to import it for every lock, and an import that fails looks through all folders each time
+    # httpcore tries this import for every lock, and a failing import searches all folders each time
     sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 _LOG = logging.getLogger("slomo.service")
@@ -40,10 +40,10 @@ WATCH_S = 6
 MUTE_S = 2.0
 #: Time limit for the answer to a read or write [s].
 SEND_S = 5.0
-#: Largest number of connections for those.
+#: Largest number of connections for reads and writes.
 WRITERS = 6
-#: First and longest pause between attempts [s], and the time below which an attempt did not last: a server that ends
-#: every watch at once, or forgets every version, is not asked without end.
+#: First and longest pause between attempts [s], and duration below which an attempt counts as failed, so that a server
+#: that ends every watch at once, or forgets every version, does not cause a busy loop.
 FIRST_PAUSE_S, LONGEST_PAUSE_S, SHORT_S = 0.2, 5.0, 1.0
 
 
@@ -76,7 +76,7 @@ class _Status(Struct):
 
 
 class _Versioned(Struct):
-    """Any object of which only the version is read."""
+    """An object of which only the version is read."""
 
     metadata: Metadata = msgspec.field(default_factory=Metadata)
 
@@ -95,15 +95,15 @@ class WatchedKind:
     seen: Callable[[Any], None]
     gone: Callable[[Any], None]
     query: dict[str, str] = field(default_factory=dict)
-    #: Whether pods are judged without it if the API server refuses it (no such role, no such kind).
+    #: Whether pods are judged even if the API server refuses this kind (missing role or kind).
     is_optional: bool = False
 
 
 class Watch:
     """Watches the objects of one API server.
 
-    `address`: ``"http://..."``, ``"https://..."``, or ``"in-cluster"``. `kinds`: what can be followed. `trouble`: the
-    latest error; empty while there is none. `lists`: lists read so far.
+    `address`: ``"http://..."``, ``"https://..."``, or ``"in-cluster"``. `kinds`: kinds of objects that can be watched.
+    `trouble`: the latest error; empty without one. `lists`: number of lists read so far.
     """
 
     def __init__(self, address: str, view: ClusterView) -> None:
@@ -125,7 +125,7 @@ class Watch:
         self.lists = 0
         timeout = httpx.Timeout(10.0, read=WATCH_S + MUTE_S)
         self._client = httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False)
-        # connections of their own, and few: for every request httpcore looks through all of them, pair by pair
+        # few, separate connections, since httpcore compares all of them pair by pair for every request
         limits = httpx.Limits(max_connections=WRITERS, max_keepalive_connections=WRITERS)
         self._writer = httpx.AsyncClient(verify=verify, timeout=SEND_S, trust_env=False, limits=limits)
 
@@ -135,7 +135,7 @@ class Watch:
         await self._writer.aclose()
 
     async def follow(self, kind: str, after: str = "") -> None:
-        """List a kind of object, then watch it without end; if `after` is given, begin once that kind was listed."""
+        """List a kind of object, then watch it without end; if `after` is given, wait until that kind was listed."""
         pause_s, version = FIRST_PAUSE_S, ""
         while after in self._view.needed - self._view.heard_at_s.keys():
             await asyncio.sleep(0.01)
@@ -208,7 +208,7 @@ class Watch:
         except httpx.ReadTimeout:
             self._view.lost(kind)
             return version
-        except httpx.RemoteProtocolError as error:  # the server went away in the middle: resume from here
+        except httpx.RemoteProtocolError as error:  # the server closed the connection: resume from this version
             self._view.lost(kind)
             self.trouble = f"{kind}: {error}"
         return version
@@ -227,7 +227,7 @@ class Watch:
         return await self._writer.request(method, url, content=content, headers=headers)
 
     def _told(self, kind: str, event: _Event) -> str:
-        """Process one event that the API server sent; return the version of the object in it."""
+        """Process one event from the API server; return the version of its object."""
         self._view.heard(kind)
         if event.type == "ERROR":
             status = msgspec.json.decode(event.object, type=_Status)
@@ -245,7 +245,7 @@ class Watch:
     def _headers(self) -> dict[str, str]:
         if self._token_file is None:
             return {}
-        try:  # read anew each time: the kubelet exchanges it
+        try:  # read each time, since the kubelet replaces the token
             return {"Authorization": f"Bearer {read_text(self._token_file).strip()}"}
         except SlomoError:
             return {}
@@ -272,7 +272,7 @@ def _base(address: str) -> str:
 
 
 def _namespace(address: str) -> str:
-    """Return the namespace for slomo's own objects: that of slomo's pod, or one from the environment."""
+    """Return the namespace of slomo's own objects: that of slomo's pod, or one from the environment."""
     named = os.environ.get("SLOMO_KUBE_NAMESPACE", "slomo")
     return read_text(ACCOUNT / "namespace").strip() if address == "in-cluster" else named
 

@@ -1,7 +1,7 @@
 """Types of the scheduler extender's JSON, as in Kubernetes' `pkg/scheduler/extender.go`.
 
-The Go structures have no tags: field names verbatim, the unused one of ``Nodes`` and ``NodeNames`` null. Go's decoder
-ignores case, so lower-case keys are accepted too; unneeded fields are skipped without decoding.
+The Go structures have no tags, so JSON keys are Go's field names, and the unused one of ``Nodes`` and ``NodeNames`` is
+null. Go's decoder ignores case, so lower-case keys are accepted too. Unneeded fields are skipped without decoding.
 """
 
 from typing import Annotated, Any
@@ -57,7 +57,7 @@ class PodStatus(Struct):
 
     @property
     def promise_kept(self) -> str:
-        """Status of the pod condition that says whether the promise is kept: True, False, Unknown, or none."""
+        """Status of the condition ``slomo.io/PromiseKept``: True, False, Unknown, or empty without the condition."""
         return next((item.status for item in self.conditions or () if item.type == PROMISE_KEPT), "")
 
 
@@ -117,7 +117,7 @@ class SLOPolicy(Struct):
 
 
 class NodeList(Struct):
-    """Nodes that are not decoded, since they are returned unchanged."""
+    """Nodes, not decoded since they are returned unchanged."""
 
     items: list[Raw] | None = None
 
@@ -126,7 +126,7 @@ KubernetesPod = Pod
 
 
 class ExtenderArgs(Struct):
-    """The scheduler's request to filter or score, in either mode and either spelling of fields."""
+    """The scheduler's request to filter or score, in both modes and both spellings of fields."""
 
     Pod: "KubernetesPod | None" = None
     Nodes: NodeList | None = None
@@ -140,7 +140,7 @@ class ExtenderArgs(Struct):
 def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | None]:
     """Return the pod, the nodes' names in order and, in ``Nodes`` mode, the undecoded nodes.
 
-    Node properties in the question are ignored: nodes are known from the API server.
+    Properties of nodes in the request are ignored, since nodes are known from the API server.
     """
     pod = args.Pod or args.pod or Pod()
     names = next((item for item in (args.NodeNames, args.nodenames, args.nodeNames) if item is not None), None)
@@ -171,7 +171,7 @@ class PreemptionArgs(Struct):
     NodeNameToMetaVictims: dict[str, Victims] | None = None
 
 
-#: Name of an object, which may stand in a path.
+#: Name of an object that is safe in a URL's path.
 ObjectName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*\Z", max_length=253)]
 
 
@@ -191,7 +191,7 @@ def filter_answer(
     raw: dict[str, Raw] | None,
     error: str = "",
 ) -> dict[str, Any]:
-    """Return the answer to ``filter`` in the mode of the request; if `error` is given, the scheduler asks again.
+    """Return the answer to ``filter`` in the mode of the request; an `error` makes the scheduler ask again.
 
     Examples
     --------

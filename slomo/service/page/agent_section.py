@@ -1,4 +1,4 @@
-"""Section of a server's page about the node's agent: counters of its pods, and settings that the agent made."""
+"""Section of a server's page about the node's agent: counters of the node's pods, and settings that the agent made."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from slomo.service.page.frame import number
 from slomo.service.page.markup import Markup, joined, table, tag
 from slomo.vocabulary.metrics import METRICS
 
-#: Age from which a report counts as late [s].
+#: Age above which a report counts as late [s].
 LATE_S = 60.0
 
 
 def agent_content(report: dict[str, Any] | None) -> Markup:
-    """Return the section about a node's agent, or how to start one."""
+    """Return the section about a node's agent; without an agent, it explains how to start one."""
     head = tag("h2", "Counters")
     if report is None:
         text = "No agent reports from this node. Start one there, and counters of its tenants appear here: "
@@ -38,7 +38,7 @@ def _counters(item: dict[str, Any]) -> Markup:
 
 
 def _enforced(enforcement: dict[str, Any] | None) -> Markup:
-    """Return which settings the agent has made, and which it has not."""
+    """Return the settings that the agent has made, and those it has not."""
     head = tag("h2", "Enforced")
     if enforcement is None:
         text = "The agent may not act on its node; slomo agent --enforce resctrl+cgroup allows it to carry out a plan."

@@ -1,4 +1,4 @@
-"""Draw the cluster as racks: each server's mark and colour show whether promises are kept, and the headroom."""
+"""Draw the cluster as racks; a server's mark and colour show whether its promises are kept, and its headroom."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from slomo.service.page.frame import choice, field, number, share
 from slomo.service.page.markup import Markup, joined, table, tag
 from slomo.service.servers import TIGHT, RunningNF, RunningServer, promises
 
-#: Largest number of rows of promises that do not hold.
+#: Largest number of rows in the table of promises that do not hold.
 MOST_AT_RISK = 200
 
 
@@ -27,11 +27,11 @@ def state_text(row: RunningServer) -> str:
 
 
 def _spare(row: RunningServer) -> str:
-    """Return the room above promises in percent, rounded down to a whole number."""
+    """Return the headroom above promises in percent, rounded down to a whole number."""
     return str(math.floor(100.0 * row.headroom)) if math.isfinite(row.headroom) else "-"
 
 
-#: Mark and meaning of each kind, so that colour is never the only sign.
+#: Mark and meaning of each kind of server, so that colour is never the only sign.
 KINDS = {
     "ample": ("✓", f"promises kept, {share(TIGHT)} or more to spare"),
     "tight": ("!", "promises kept, little to spare"),
@@ -45,8 +45,8 @@ KINDS = {
 def cluster_content(servers: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:
     """Return the content of the cluster page.
 
-    `servers`: what runs where. `functions`: network functions to choose from. `is_kubernetes`: whether the servers are
-    nodes, and their tenants pods: those are placed by their scheduler.
+    `servers`: servers with their tenants. `functions`: network functions to choose from. `is_kubernetes`: whether
+    servers are Kubernetes nodes and tenants pods, which the Kubernetes scheduler places.
     """
     if not servers:
         return _no_servers(is_kubernetes=is_kubernetes)
@@ -136,7 +136,7 @@ def _palette(functions: list[str]) -> Markup:
 
 
 def _filters(rows: Sequence[RunningServer]) -> Markup:
-    """Return the controls that choose which servers are shown; page.js stores the choice in the URL."""
+    """Return the controls that select the servers to show; page.js stores the selection in the URL."""
     machines = sorted({row.machine for row in rows})
     functions = sorted({item.workload.split("@")[0] for row in rows for item in row.tenants})
     kinds = [kind for kind in KINDS if any(row.kind == kind for row in rows)]

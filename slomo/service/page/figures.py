@@ -17,7 +17,7 @@ _FULL = 200.0
 def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
     """Draw a predicted throughput with its interval, on a scale from 0 to 100 % of solo throughput.
 
-    A triangle marks the promise, a circle the observation; ticks are at 0, 50 and 100 %.
+    A triangle marks the promise and a circle the observed throughput; ticks are at 0, 50 and 100 %.
     """
     mpps, low, high = item.predicted_mpps or 0.0, item.low_mpps or 0.0, item.high_mpps or item.predicted_mpps or 0.0
     solo = item.solo_mpps or max(high, item.needed_mpps, 1e-12)
@@ -44,12 +44,12 @@ def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
     return tag("svg", parts, viewBox="-8 0 232 33", role="img", aria_label=title, class_="bar", focusable="false")
 
 
-#: Half the height of a line of ratios, for 20 % [px].
+#: Half the height of a line of ratios, which stands for 20 % [px].
 _HALF = 20.0
 
 
 def ratio_line(ratios: Sequence[float]) -> Markup:
-    """Draw ratios of measured to predicted throughput, oldest left, from -20 to +20 %; the middle line is 0."""
+    """Draw deviations of measured from predicted throughput, oldest left; the scale is -20 to +20 %."""
     shown = list(ratios)[-60:]
     points = " ".join(
         f"{'M' if not place else 'L'}{4 * place} {round(_HALF - 5.0 * _HALF * max(-0.2, min(0.2, ratio - 1.0)), 1)}"
@@ -70,11 +70,11 @@ def ratio_line(ratios: Sequence[float]) -> Markup:
 class ChartLine:
     """One line of a chart."""
 
-    #: In the legend.
+    #: Text in the legend.
     name: str
-    #: Class of its colour and dashes.
+    #: CSS class of the line's colour and dashes.
     kind: str
-    #: Times [s since 1970] and values; None where there is none.
+    #: Times [s since 1970] and values; None for a missing value.
     points: Sequence[tuple[float, float | None]]
 
 
@@ -98,7 +98,7 @@ def time_chart(
                 continue
             x = _WIDE * (at_s - start_s) / (end_s - start_s)
             y = _HIGH * (1.0 - (min(max(value, low), high) - low) / (high - low))
-            begins = at_s - before_s > 3.0 * window["every_s"]  # the service was down in between
+            begins = at_s - before_s > 3.0 * window["every_s"]  # a gap: the service was down
             parts.append(f"{'M' if begins else 'L'}{x:.1f} {y:.1f}{f' h{_WIDE / 250:g}' if begins else ''}")
             before_s = at_s
         return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Page with charts of the cluster over time: shares of solo throughput, room above promises, decisions."""
+"""Page with charts of the cluster over time: shares of solo throughput, headroom above promises, decisions."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -8,9 +8,9 @@ from slomo.service.page.figures import ChartLine, time_chart
 from slomo.service.page.frame import share
 from slomo.service.page.markup import Markup, joined, table, tag
 
-#: Windows to choose from [h].
+#: Lengths of time windows to choose from [h].
 HOURS = (1, 6, 24)
-#: Number of rows of the table.
+#: Largest number of rows of the table.
 MOST_ROWS = 48
 
 

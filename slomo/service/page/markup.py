@@ -1,7 +1,7 @@
 """Build HTML by functions that escape all text that is not marked as markup.
 
-Callers choose the names of network functions, servers and requests; none can become markup here, and the content
-security policy would not run it.
+Callers choose the names of network functions, servers and requests. Since text is escaped, no name can become markup;
+the content security policy would not run it either.
 """
 
 from collections.abc import Iterable
@@ -22,8 +22,9 @@ _EMPTY, _CLOSED = frozenset({"input", "link", "meta", "br"}), frozenset({"rect",
 def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
     """Return an HTML element.
 
-    `name`: of the element. `*children`: text is escaped, :class:`Markup` is not, None is left out. `**attributes`:
-    trailing underscores are cut off, others become dashes; None and False are left out, True is bare.
+    `name`: name of the element. `*children`: text is escaped, :class:`Markup` is not, None is left out. `**attributes`:
+    in names, trailing underscores are removed and others become dashes; None and False omit the attribute, True gives
+    it no value.
 
     Examples
     --------
@@ -63,15 +64,15 @@ def _text(child: Any) -> str:
     return escape(str(child))
 
 
-#: Number of columns up to which a table's rows become cards on a phone; wider tables scroll.
+#: Largest number of columns for which a table's rows become cards on a phone; wider tables scroll.
 CARDS = 8
 
 
 def table(caption: str, headers: Iterable[str], rows: Iterable[Iterable[Any]]) -> Markup:
     """Return a table whose first column names its rows; on a phone each row is a card with labelled cells.
 
-    If it is still too wide, it scrolls within itself. ARIA roles stay, as some screen readers do not recognise cards as
-    a table.
+    A table that is still too wide scrolls within its own area. ARIA roles are explicit, since some screen readers do
+    not recognise cards as a table.
     """
     _, *columns = names = list(headers)
     head = tag("tr", [tag("th", name, scope="col", role="columnheader") for name in names], role="row")

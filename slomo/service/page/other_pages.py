@@ -57,7 +57,7 @@ def drift_content(report: dict[str, Any], history: dict[tuple[str, str], list[fl
     )
 
 
-#: What the two figures of one function are relative to.
+#: Explains the bases of comparison of the two figures of one function.
 _BASES = (
     "An alarm compares outcomes with the function's own model beside its neighbours' profiles, the table with the "
     "prediction of the whole server: the two differ by a few per cent."
@@ -66,12 +66,12 @@ _BASES = (
 
 def _off(ratio: float) -> Markup:
     """Return how far measured throughputs are from predictions [%], in colour."""
-    off = round(100.0 * (ratio - 1.0), 1) + 0.0  # no minus before nought
+    off = round(100.0 * (ratio - 1.0), 1) + 0.0  # avoids "-0.0"
     kind = "ample" if abs(off) < TOLERATED else "tight" if abs(off) < 2.0 * TOLERATED else "broken"
     return tag("span", f"{off:+.1f} %", class_=f"badge {kind}")
 
 
-#: Deviation of outcomes from which the page colours them [%].
+#: Deviation of outcomes above which the page colours them [%].
 TOLERATED = 5.0
 
 

@@ -1,4 +1,4 @@
-"""Page of one server: its network functions with predictions and promises, and the effect of one more."""
+"""Page of one server: its network functions with predictions and promises, and the effect of one more function."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -12,13 +12,13 @@ from slomo.service.page.frame import choice, field, number, share
 from slomo.service.page.markup import Markup, joined, table, tag
 from slomo.service.servers import RunningNF, RunningServer
 
-#: RunningNF -> its observed throughput [Mpps], None without one.
+#: Function from a RunningNF to its observed throughput [Mpps]; None without one.
 Observed = Callable[[RunningNF], float | None]
 _SCALE = (
     "Scale: % of the throughput alone. Broad line: interval; stroke: predicted; triangle: promise; circle: observed."
 )
 
-#: Parts of solo throughput from which a cost has the next darker colour.
+#: Shares of solo throughput above which a cost gets the next darker colour.
 _HEAT = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
@@ -33,9 +33,9 @@ def server_content(
 ) -> Markup:
     """Return the content of a server's page.
 
-    `told`: cost of each tenant to each other; None where unknown. `functions`: to choose from. `report`: what the agent
-    of the node reported last. `can_remove`: whether tenants can be taken off here; pods are deleted where they were
-    made.
+    `told`: cost of each tenant to each other; None if unknown. `functions`: network functions to choose from. `report`:
+    latest report of the node's agent. `can_remove`: whether the page offers to remove tenants; pods must be deleted
+    through Kubernetes.
     """
     machine = server.machine or "machine type not known"
     lead = f"{machine}, {len(server.tenants)} of {server.cores} cores in use: {state_text(server)}."
@@ -145,8 +145,8 @@ def whatif_content(
 ) -> Markup:
     """Return the page about one more function: broken promises, predictions before and after, remedies.
 
-    `servers`, `functions`: to choose from. `asked`: server, network function and promise [%]. `told`: the effect; why
-    it is unknown; None where nothing was asked.
+    `servers`, `functions`: names to choose from. `asked`: server, network function and promise [%]. `told`: the effect,
+    or the reason why it is unknown; None if nothing was asked.
     """
     server, add, promise = asked
     form = tag(
@@ -186,7 +186,7 @@ def _lost(item: RunningNF) -> str:
 
 
 def _verdict(told: OneMore) -> Markup:
-    """Return whose promise the additional function would break."""
+    """Return a text about the promises that the additional function would break."""
     broken = [item for item in told.after if item.state == "broken"]
     if not broken:
         return tag("p", "No promise would break.", class_="lead ample-text")

@@ -1,1 +1,1 @@
-"""What the service keeps on disk, in SQLite with one writer."""
+"""State of the service on disk, in SQLite with one writer."""

@@ -1,7 +1,7 @@
-"""The cluster on disk: before the service answers a change, it is both in memory and on disk, or in neither.
+"""The cluster on disk: when the service answers a change, the change is in memory and on disk, or in neither.
 
-All changes run in the writer's thread, one after the other. A failed change leaves the placer unchanged; after the loss
-of a whole transaction (disk full), the placer is rebuilt from disk.
+All changes run in the writer's thread, one after the other. A failed change leaves the placer unchanged. If a whole
+transaction is lost (disk full), the placer is rebuilt from disk.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class ClusterStore:
         self.store, self.model_store, self.policy, self.confidence = store, model_store, policy, confidence
         self._lock = threading.RLock()
         self.revision = 0
-        #: machine type -> workload -> correction factor of predictions, learned from outcomes
+        #: Machine type -> workload -> factor that corrects predictions, learned from outcomes.
         self.factors: Mapping[str, Mapping[str, float]] = {}
         self.fault: str | None = None
         self._placer: Placer | None = None
@@ -75,7 +75,7 @@ class ClusterStore:
             )
 
     def _made(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> Placer | None:
-        """Create a placer for servers, with the stored placements and closed servers."""
+        """Create a placer for the stored servers, with the stored placements and closed servers."""
         if not documents:
             return None
         cluster = Cluster(tuple(_server(item) for item in documents))
@@ -85,7 +85,7 @@ class ClusterStore:
         return made
 
     def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
-        """Make a change that survives a restart, once per idempotency key, if the cluster has the stated revision.
+        """Make a change that survives a restart, once per idempotency key, if the cluster has the expected revision.
 
         Raises Problem 412 for another revision, 422 for a key used for another request.
         """
@@ -126,7 +126,7 @@ class ClusterStore:
     def place(
         self, connection: sqlite3.Connection, requests: Sequence[Request], caller: str
     ) -> tuple[dict[str, Any], int]:
-        """Place a batch of requests; store the accepted ones, return reasons for the refused ones."""
+        """Place a batch of requests; store the accepted requests, and return the reasons for refused ones."""
         placer = self.placer
         decisions = placer.place_all(requests)
         try:
@@ -159,7 +159,7 @@ class ClusterStore:
         journal.add_decision(connection, "remove", request, document, self.model_store.answers.fingerprint)
         self._advance(connection)
         number = journal.add_receipt(connection, "remove", caller, {request: before}, {request: None})
-        placer.remove(request)  # last: nothing after it can fail but the disk, and then all is read anew
+        placer.remove(request)  # last, since after it only the disk can fail, and then the placer is rebuilt
         return {"removed": document, "receipt": number}, 200
 
     def rebalance(self, connection: sqlite3.Connection, max_moves: int, caller: str) -> tuple[dict[str, Any], int]:
@@ -198,7 +198,7 @@ class ClusterStore:
     def _lived(
         self, connection: sqlite3.Connection, change: ClusterChange, caller: str, snapshots: tuple[Entry, Entry]
     ) -> int | None:
-        """Store the effects of a change; return its receipt (record) if requests were affected."""
+        """Store the effects of a change; return the number of its receipt, None if no request was affected."""
         journal.put_closed(connection, snapshots[1]["closed"])
         before, after = ({entry["request"]["id"]: entry for entry in snapshot["placed"]} for snapshot in snapshots)
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -209,7 +209,7 @@ class ClusterStore:
         return self._written(connection, change.what.split()[0], caller, held, now)
 
     def undo(self, connection: sqlite3.Connection, number: int, caller: str) -> tuple[dict[str, Any], int]:
-        """Restore the state before a recorded change, if nothing of it has changed since."""
+        """Restore the state before a recorded change, if the requests concerned have not changed since."""
         receipt = journal.receipt(connection, number)
         if receipt is None:
             raise Problem(404, f"there is no receipt {number}", hint="list /v1/receipts")
@@ -322,9 +322,9 @@ def _placed(decisions: Sequence[Decision], receipt: int | None, fingerprint: str
 
 
 def server_documents(bodies: Iterable[Any]) -> list[Entry]:
-    """Check servers as the library does, and return them as documents.
+    """Check servers by the library's rules, and return them as documents.
 
-    Raises InvalidValueError for a machine given by a file, which requests must not do.
+    Raises InvalidValueError if a machine is given by a file, which is forbidden in requests.
     """
     documents = []
     for body in bodies:
@@ -336,7 +336,7 @@ def server_documents(bodies: Iterable[Any]) -> list[Entry]:
 
 
 def _server(document: Entry) -> Server:
-    """Load a stored server; drop placements made when another machine had its name."""
+    """Load a stored server; drop placements made when another machine had the same name."""
     server = Server.from_dict({name: value for name, value in document.items() if name != "machine_fingerprint"})
     told, machine = document.get("machine_fingerprint", ""), server.machine_type
     require_same(machine.name, told, machine.fingerprint, f"server '{server.name}'", "the state's decisions are for")
@@ -344,7 +344,7 @@ def _server(document: Entry) -> Server:
 
 
 def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
-    """Put requests back where they ran, without checking promises.
+    """Put requests back on the servers on which they ran, without checking promises.
 
     Closed servers stay closed by default.
     """
@@ -354,7 +354,7 @@ def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] |
 
 
 def _refuse_failed(closed: Mapping[str, str], receipt: Entry) -> None:
-    """Raise an error if a failed server would get placements back."""
+    """Raise an error if undoing would put placements on a failed server."""
     homes = {piece["server"] for entry in receipt["before"].values() if entry for piece in entry["pieces"]}
     failed = sorted(name for name in homes if closed.get(name) == "failed")
     if failed:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 Entry = dict[str, Any]
-#: Number of stored answers to idempotency keys, newest first.
+#: Number of newest answers to idempotency keys that are kept.
 KEPT_KEYS = 100_000
-#: Number of rows that are kept of tables that only grow, newest first; how often older ones are deleted [rows].
+#: Number of newest rows that are kept in growing tables; number of insertions after which older rows are deleted.
 KEPT = {"decisions": 200_000, "receipts": 50_000, "audit": 200_000, "observations": 200_000}
 PRUNE_EVERY = 100
 _RECEIPT = ("number", "at", "verb", "caller", "before", "after", "undone_by")
@@ -69,13 +69,13 @@ def put_closed(connection: sqlite3.Connection, servers: Mapping[str, str]) -> No
 
 
 def entries(connection: sqlite3.Connection) -> list[Entry]:
-    """Return what is placed, in order of placement."""
+    """Return the placed requests, in order of placement."""
     rows = connection.execute("SELECT entry FROM placed ORDER BY position")
     return [json.loads(row[0]) for row in rows]
 
 
 def put_entries(connection: sqlite3.Connection, changed: Mapping[str, Entry | None]) -> None:
-    """Store what is placed; an entry that is None is removed."""
+    """Store placed requests; an entry that is None is removed."""
     for request, entry in changed.items():
         if entry is None:
             connection.execute("DELETE FROM placed WHERE request = ?", (request,))
@@ -125,7 +125,7 @@ def add_receipt(
 
 
 def receipts(connection: sqlite3.Connection, limit: int) -> list[Entry]:
-    """Return the latest changes, newest first."""
+    """Return the latest recorded changes, newest first."""
     return _listed(connection, "receipts", _RECEIPT, "ORDER BY number DESC LIMIT ?", (limit,))
 
 
@@ -140,7 +140,7 @@ def open_receipts(connection: sqlite3.Connection) -> int:
 
 
 def mark_undone(connection: sqlite3.Connection, number: int, by: int) -> None:
-    """Store which change undid another one."""
+    """Store the number of the change that undid another change."""
     connection.execute("UPDATE receipts SET undone_by = ? WHERE number = ?", (by, number))
 
 
@@ -162,7 +162,7 @@ def forget_asked(connection: sqlite3.Connection, identifier: str) -> None:
 
 
 def interrupt_jobs(connection: sqlite3.Connection, why: str, identifier: str | None = None) -> None:
-    """Mark running jobs (or one) as interrupted; their stored progress stays."""
+    """Mark all running jobs, or one, as interrupted; their stored progress stays."""
     connection.execute(
         "UPDATE jobs SET state = 'interrupted', message = CASE message WHEN '' THEN ?1 ELSE message || '; ' || ?1 END"
         " WHERE state IN ('waiting', 'running') AND (?2 IS NULL OR id = ?2)",
@@ -182,7 +182,7 @@ def put_job(connection: sqlite3.Connection, job: Mapping[str, Any]) -> None:
 
 
 def jobs(connection: sqlite3.Connection, limit: int = 100, identifier: str | None = None) -> list[Entry]:
-    """Return jobs, newest first, or only the one with an identifier."""
+    """Return jobs, newest first, or only the job with the given identifier."""
     names = ("id", "at", "kind", "state", "done", "message", "result")
     which = "WHERE ?1 IS NULL OR id = ?1 ORDER BY number DESC LIMIT ?2"
     return _listed(connection, "jobs", names, which, (identifier, limit))
@@ -225,7 +225,7 @@ def remember(connection: sqlite3.Connection, key: str, digest: str, status: int,
 
 
 def add_audit(connection: sqlite3.Connection, caller: str, verb: str, request_id: str, status: int) -> None:
-    """Store who did what in the audit log."""
+    """Store a caller's action in the audit log."""
     row = {"at": now(), "caller": caller, "verb": verb, "request_id": request_id, "status": status}
     _add(connection, "audit", row)
 
@@ -243,7 +243,7 @@ def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> 
 def _listed(
     connection: sqlite3.Connection, table: str, names: Sequence[str], which: str, values: Sequence[object]
 ) -> list[Entry]:
-    """Return rows by column name; columns of `_DOCUMENTS` hold JSON."""
+    """Return rows as mappings by column name; columns of `_DOCUMENTS` are decoded from JSON."""
     found = connection.execute(f"SELECT {', '.join(names)} FROM {table} {which}", values)  # noqa: S608
     keys = [column[0] for column in found.description]
     return [

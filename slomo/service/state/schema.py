@@ -44,9 +44,9 @@ _TABLES = """
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables in an empty file, or those missing in a file since version 6: all of them or none.
+    """Create all tables in an empty file, or the tables that a file of version 6 lacks; all of them or none.
 
-    Raises ConfigurationError for a file of another version.
+    Raises ConfigurationError for a file of any other version.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """The SQLite file of the service's state: one writer, and every acknowledged write is on disk.
 
-Write-ahead log, ``synchronous=FULL``. Waiting writes share one transaction and one fsync, each behind its own
-savepoint, so that a failing one does not affect the others. Readers have connections of their own and never wait for
-the writer.
+The file uses a write-ahead log and ``synchronous=FULL``. Waiting writes share one transaction and one fsync. Each write
+has its own savepoint, so that a failing write does not affect the others. Readers have connections of their own and
+never wait for the writer.
 """
 
 import queue
@@ -36,7 +36,7 @@ class _Write(Generic[Result]):
 class Store:
     """The SQLite file with the service's state.
 
-    Raises ConfigurationError for a file that is no state, or of a newer version; StoreError if another service has it
+    Raises ConfigurationError for a file that is no state or has a newer version; StoreError if another service has it
     open for writing.
 
     `path`: the file; None keeps everything in memory.
@@ -51,8 +51,8 @@ class Store:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        #: Called by the writer after a transaction was lost, before waiting callers are answered: memory must then
-        #: follow the disk.
+        #: Function that the writer calls after a transaction was lost, before waiting callers are answered, so that
+        #: memory is rebuilt from disk.
         self.on_lost: Callable[[], None] = lambda: None
         self._name = "file:slomo-state?mode=memory" if path is None else str(path)
         self._waiting: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
@@ -82,7 +82,7 @@ class Store:
         return connection
 
     def write(self, run: Callable[[sqlite3.Connection], Result]) -> "Future[Result]":
-        """Queue a write; the returned future ends when the write is on disk, or with an error and no effect."""
+        """Queue a write; the returned future ends when the write is on disk, or with an error if it had no effect."""
         item = _Write(run)
         self._waiting.put(item)
         return item.future
@@ -163,7 +163,7 @@ class Store:
         try:
             result = item.run(self._connection)
         except sqlite3.Error:
-            raise  # the file, not the question: nothing of this transaction can be trusted
+            raise  # a fault of the file: the whole transaction is lost
         except BaseException as error:
             self._connection.execute("ROLLBACK TO one")
             self._connection.execute("RELEASE one")
@@ -189,7 +189,7 @@ class Store:
 def copy_state(path: Path, target: Path) -> None:
     """Copy a state file consistently, even while a service writes to it.
 
-    Raises StoreError if there is no state, or the copy cannot be written.
+    Raises StoreError if there is no state or the copy cannot be written.
     """
     if not path.is_file():
         raise StoreError(f"there is no state at '{path}'", hint="check --state")
