@@ -1,4 +1,4 @@
-"""The option `--server URL`: send a question to a running slomo service instead of answering it by local models."""
+"""The option `--server URL`: send a question to a running slomo service instead of answering it with local models."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -20,14 +20,15 @@ server_option = click.option(
     "--server",
     "service",
     metavar="URL",
-    help="Ask the service there (`slomo serve`) instead of models on this disk; its token is read from SLOMO_TOKEN.",
+    help="Send the question to the service at URL (`slomo serve`) instead of using local models; the access "
+    "token is read from SLOMO_TOKEN.",
 )
 
 
 def client(url: str) -> "Client":
     """Return a client of the service at `url`, with the access token from the environment.
 
-    Raises ConfigurationError where httpx is not installed.
+    Raises ConfigurationError if httpx is not installed.
     """
     from slomo.client import Client
 
@@ -35,9 +36,9 @@ def client(url: str) -> "Client":
 
 
 def refuse_others(service: str, *forwarded: str) -> None:
-    """Raise an error for options that cannot be sent to a service; `forwarded` names those that can.
+    """Raise an error for options that cannot be sent to a service; `forwarded` lists the options that can.
 
-    Raises UsageError naming the first.
+    Raises UsageError, which names the first such option.
     """
     context = click.get_current_context()
     for item in context.command.params:
@@ -51,7 +52,7 @@ def refuse_others(service: str, *forwarded: str) -> None:
 def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Prediction":
     """Return a service's answer to `slomo predict`.
 
-    Raises UsageError for an option that needs models on the local disk; ServiceError (the service's error).
+    Raises UsageError for an option that needs local models, and ServiceError for an error of the service.
     """
     from slomo.workflow.names import named
 
@@ -72,7 +73,7 @@ def placed(
 ) -> int:
     """Ask a service to place a file's requests on its own cluster, `show` the decisions, and return the exit code.
 
-    Raises UsageError for an option that needs a cluster on the local disk; ServiceError (the service's error).
+    Raises UsageError for an option that needs a local cluster, and ServiceError for an error of the service.
     """
     from slomo.placement.problem.documents import read_requests
 
@@ -91,7 +92,7 @@ def placed(
 def asked_about_socket(
     service: str, mix: tuple[str, ...], machine: str | None, setting: "ServerSetting", *, as_json: bool, **how: Any
 ) -> int:
-    """Return a service's prediction of all tenants of a server, and each neighbour's cost."""
+    """Print a service's prediction of all tenants of a server, with each neighbour's cost; return the exit code."""
     refuse_others(
         service, "mix", "machine", "ways", "mba", "cores", "weights", "node", "port_gbps", "coverage", "window_s"
     )

@@ -1,7 +1,7 @@
 """Print errors of the command line in one form on stderr, and choose the exit code by the error's class.
 
-DPDK DTS takes the exit code from the error's class; uv prints `hint:` after the message; datasette has one JSON shape
-for all errors. Set ``SLOMO_DEBUG=1`` to see tracebacks.
+As in DPDK DTS, the exit code follows from the error's class; as in uv, `hint:` follows the message; as in datasette,
+all errors have one JSON form. Set ``SLOMO_DEBUG=1`` to see tracebacks.
 """
 
 import errno
@@ -22,9 +22,9 @@ _BROKEN_PIPE = 141
 def report(error: BaseException, *, as_json: bool = False, verb: str | None = None) -> int:
     """Print `error` on stderr and return the exit code.
 
-    `as_json`: print one object ``{"error": {"type", "message", "hint", "exit_code"}}``. `verb`: the sub-command, for
-    the name of an extra that is missing. Codes: 2 usage or configuration, 3 testbed, 4 measurement, 5 prediction, 70
-    internal fault, 130 interrupted. Where ``SLOMO_DEBUG`` is set, the error itself is raised.
+    `as_json`: print one object ``{"error": {"type", "message", "hint", "exit_code"}}``. `verb`: the sub-command, from
+    which the name of a missing extra follows. Codes: 2 usage or configuration, 3 testbed, 4 measurement, 5 prediction,
+    70 internal fault, 130 interrupted. If ``SLOMO_DEBUG`` is set, the error itself is raised.
     """
     if isinstance(error, (click.exceptions.Exit, SystemExit)):
         code = error.exit_code if isinstance(error, click.exceptions.Exit) else error.code
@@ -33,7 +33,7 @@ def report(error: BaseException, *, as_json: bool = False, verb: str | None = No
         error.show()
         return UsageError.exit_code
     if isinstance(error, BrokenPipeError):
-        # the reader has gone away (`slomo nf list | head -1`); no more output is possible
+        # the reader of the pipe has ended (`slomo nf list | head -1`), so no more output is possible
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     if os.environ.get("SLOMO_DEBUG", "") not in ("", "0"):
@@ -61,7 +61,7 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
     if isinstance(error, SlomoError):
         return type(error).__name__, error.message, error.hint, error.exit_code
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        told = str(error) or str(error.__cause__ or "")  # click wraps Ctrl-C, and with it how many runs were kept
+        told = str(error) or str(error.__cause__ or "")  # click wraps Ctrl-C; its cause states how many runs were kept
         return "Interrupted", told or "stopped at your request", getattr(error, "hint", None), INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "slomo"
@@ -93,7 +93,7 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
 
 
 _FULL_OR_FIXED = {errno.ENOSPC, errno.EROFS, errno.EDQUOT}
-#: Faults whose message does not say whether the file was to be read or written.
+#: Errors whose message does not state whether the file was to be read or written.
 _EITHER = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM}
 _HINTS = {
     errno.ENOENT: "check the path",

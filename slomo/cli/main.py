@@ -15,39 +15,39 @@ import click
 
 from slomo.cli import faults
 
-#: sub-command -> the line `slomo --help` shows; the file is verbs/<name>.py, verbs/inventory/ or verbs/acting/.
+#: Sub-command -> its line in `slomo --help`; its file is in verbs/, verbs/inventory/ or verbs/acting/.
 COMMANDS = {
     "profile": "Measure network functions alone, under pressure and in mixes.",
     "fleet": "Measure on many hosts at once.",
     "train": "Fit one sensitivity model per network function of a dataset.",
-    "predict": "Predict what a network function loses beside others.",
-    "rows": "Predict every row of an imported table, and compare.",
-    "evaluate": "Check every model against mixes that were never trained on.",
+    "predict": "Predict the throughput that a network function loses beside others.",
+    "rows": "Predict every row of an imported table, and compare with measurements.",
+    "evaluate": "Compare every model with mixes that it was never trained on.",
     "place": "Place network functions on a cluster so that they keep their SLOs.",
-    "whatif": "Predict every tenant under cache ways and throttles, and advise.",
-    "noisy-neighbour": "Find what a path of tenants does beside noise, under policies.",
-    "control": "Keep promises while loads change: a loop on a simulated machine.",
-    "enforce": "Apply a plan to this machine, show, compare, and take it back.",
+    "whatif": "Predict every tenant under cache ways and throttles, and advise settings.",
+    "noisy-neighbour": "Find the throughput of tenants beside a noisy neighbour, under policies.",
+    "control": "Keep promises while loads change: a control loop on a machine.",
+    "enforce": "Apply a plan of settings to this machine; show, compare and undo settings.",
     "chain": "Run service chains whose stages may share cores.",
     "models": "Share models: push, pull, list, verify, compare and prune a common library.",
-    "serve": "Answer over HTTP, for orchestrators and for people.",
-    "agent": "Observe the network functions of one Kubernetes node, and tell the service.",
-    "drift": "Check live measurements against models, and bring models up to date.",
-    "probes": "Predict applications from probes alone, without counters.",
+    "serve": "Serve predictions and placement over HTTP, for orchestrators and for people.",
+    "agent": "Observe the network functions of one Kubernetes node, and report to the service.",
+    "drift": "Compare live measurements with models, and update models.",
+    "probes": "Predict applications' speed from run times beside probes, without counters.",
     "dataset": "Import, show, list, export and merge datasets.",
     "nf": "List and show network functions.",
     "machine": "List and show machines.",
     "plugin": "List what other packages add: models, policies, counter readers, testbeds.",
     "schema": "Print the JSON Schema of a document, for editors and other programs.",
-    "doctor": "Say what this host can measure, and what would disturb it.",
+    "doctor": "Show what this host can measure, and what would disturb measurements.",
     "demo": "Profile, train, predict and check, on the simulator, with a report.",
     "completion": "Print the script that completes names in a shell.",
 }
 
 
-#: Commands that list and show.
+#: Sub-commands whose files are in verbs/inventory.
 INVENTORY = frozenset(("dataset", "models", "nf", "machine", "plugin", "schema", "doctor", "completion"))
-#: sub-commands whose files are in verbs/acting.
+#: Sub-commands whose files are in verbs/acting.
 ACTING = frozenset({"control", "enforce", "noisy-neighbour", "whatif"})
 
 
@@ -70,7 +70,7 @@ class LazyGroup(click.Group):
     """A group of commands that imports a command's code only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names of commands in the order in which people use them, not alphabetically."""
+        """Return the names of commands in the order in which they are used, not alphabetically."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -118,7 +118,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 def cli(config: str | None) -> None:
     """Predict how much a network function slows down when it shares a server.
 
-    The main job, end to end and without a rack: `slomo demo --out demo-output`.
+    An example of the whole workflow that needs no hardware: `slomo demo --out demo-output`.
 
     Settings come from the command line, then SLOMO_<NAME> in the environment, then the settings file, then defaults.
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 a check failed, 2 usage or configuration,
@@ -144,7 +144,7 @@ def _warnings_as_notes() -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code.
 
-    `arguments` are without the program's name; by default the process's own.
+    `arguments`: arguments without the program's name; by default the process's own.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Options that several commands share, their completion in shells, and the settings from which defaults come."""
+"""Options that several commands share, their shell completion, and the settings from which defaults come."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -21,9 +21,9 @@ def settings(**options: Any) -> Settings:
 
 
 def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
-    """Load the user's own network functions from ``--nf FILE``; say so if one replaces a shipped one.
+    """Load the user's own network functions from ``--nf FILE``; print a note if one replaces a shipped one.
 
-    Raises ConfigurationError if a file does not exist or is no network function.
+    Raises ConfigurationError if a file does not exist or describes no network function.
     """
     from slomo.errors import ConfigurationError
     from slomo.vocabulary.network_function import load_network_function, network_function_names
@@ -42,9 +42,9 @@ def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
 
 
 def completing(*sources: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a shell completion that offers the names which the given functions return.
+    """Return a shell completion that offers the names returned by the given functions.
 
-    Each function is given as ``module:function`` and imported when it is used.
+    Each function is given as ``module:function`` and imported only when it is called.
     """
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -73,7 +73,9 @@ def complete_metrics(_: click.Context, __: click.Parameter, incomplete: str) -> 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document on stdout; errors become JSON on stderr."
 )
-yaml_option = click.option("--yaml", "as_yaml", is_flag=True, help="Print it as a YAML file to change and give back.")
+yaml_option = click.option(
+    "--yaml", "as_yaml", is_flag=True, help="Print a YAML file, which you can change and use as input."
+)
 model_option = click.option(
     "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
 )
@@ -87,7 +89,7 @@ models_option = click.option(
     "--models", metavar="DIR", type=click.Path(), help="Directory of saved models. [setting: models]"
 )
 seed_option = click.option(
-    "--seed", type=SEED, metavar="N", help="Seed of everything random, 0 or more. [setting: seed]"
+    "--seed", type=SEED, metavar="N", help="Seed of all random numbers, 0 or more. [setting: seed]"
 )
 coverage_option = click.option(
     "--coverage",
@@ -96,19 +98,19 @@ coverage_option = click.option(
     help="Coverage of prediction intervals, above 0 and below 1. [setting: coverage]",
 )
 jobs_option = click.option(
-    "--jobs", type=COUNT, metavar="N", help="Runs at a time; 0 takes every core. [setting: jobs]"
+    "--jobs", type=COUNT, metavar="N", help="Number of parallel runs; 0 uses every core. [setting: jobs]"
 )
 scheduler_option = click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Address of a Dask scheduler whose workers compute, instead of this machine; they must see the same files.",
+    help="Address of a Dask scheduler, whose workers compute instead of this machine; they must see the same files.",
 )
 report_option = click.option(
     "--report",
     metavar="HTML",
     type=click.Path(),
     callback=lambda _context, _option, name: name and str(output_path(name, "report")),
-    help="Write a self-contained page with tables and figures.",
+    help="Write a self-contained HTML page with tables and figures.",
 )
 own_nf_option = click.option(
     "--nf",
@@ -116,19 +118,19 @@ own_nf_option = click.option(
     multiple=True,
     metavar="FILE",
     type=click.Path(),
-    help="YAML file of a network function of your own, repeatable.",
+    help="YAML file of your own network function, repeatable.",
 )
 compat_option = click.option(
     "--compat",
     type=click.Choice(COMPATS),
     metavar="published",
-    help="`published` composes contentiousness by the rule of SLOMO's scripts, for comparison.",
+    help="`published`: compose contentiousness by the rule of SLOMO's scripts, for comparison.",
 )
 method_option = click.option(
     "--method",
     type=click.Choice(METHODS),
     default=DEFAULT_METHOD,
     show_default=True,
-    help="Solve the whole server at once, or compose the competitors' vectors; auto: the first where all models know "
-    "it, and neither --model nor --compat asks for the second.",
+    help="`equilibrium` solves the whole server at once, `composed` composes the competitors' vectors. `auto` "
+    "is `equilibrium` if all models support it and neither --model nor --compat requires `composed`.",
 )

@@ -1,4 +1,4 @@
-"""Tell the user on stderr about slow steps that come before any measurement."""
+"""Announce on stderr slow steps that come before any measurement."""
 
 from slomo.cli.output import note
 
@@ -10,7 +10,7 @@ def announce_compilation() -> None:
     told: set[str] = set()
 
     def tell(line: str) -> None:
-        if line not in told:  # campaigns simulate in several threads, each of which may be the first
+        if line not in told:  # campaigns simulate in several threads, and any of them may be the first
             told.add(line)
             note(f"note: {line}")
 

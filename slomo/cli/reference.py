@@ -1,6 +1,6 @@
-"""The reference page of the command line, generated from the commands themselves.
+"""Reference page of the command line, generated from the commands.
 
-A generated page cannot differ from the program (as in datasette).
+Since it is generated, the page cannot differ from the program (as in datasette).
 """
 
 from collections.abc import Iterator

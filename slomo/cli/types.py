@@ -1,6 +1,6 @@
-"""Types of options that are numbers within a range (ranges as in `slomo.files.ranges`).
+"""Types of options that are numbers within a range; the ranges are those of `slomo.files.ranges`.
 
-A non-finite number, or one out of range, is a usage error: exit code 2, before anything is loaded.
+A number that is not finite or out of range is a usage error (exit code 2), reported before any file is loaded.
 """
 
 import math
@@ -9,15 +9,14 @@ from typing import Any
 
 import click
 
-#: Larger numbers of runs, instances or points are taken for typing errors.
+#: Largest number of runs, instances or points; larger numbers count as typing errors.
 MOST = 1_000_000
 
 
 class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
     """The type of an option that is a finite number within a range.
 
-    `kind`: ``int`` or ``float``. `low`, `high`: ends of the range, which belong to it. `above`: whether `low` itself
-    does not.
+    `kind`: ``int`` or ``float``. `low`, `high`: bounds of the range. `above`: whether `low` itself is excluded.
     """
 
     name = "number"
@@ -50,7 +49,7 @@ COUNT = Number(int, 0, MOST)
 SEED = Number(int, 0, 2**63 - 1)
 SHARE = Number(float, 0.0, 1.0)
 AMOUNT = Number(float, 0.0, 1e9)
-#: Also milliseconds.
+#: A time above 0, in seconds or milliseconds.
 SECONDS = Number(float, 0.0, 1e9, above=True)
-#: Millions of packets, or billions of bits, per second.
+#: A rate above 0: millions of packets, or billions of bits, per second.
 RATE = Number(float, 0.0, 1e6, above=True)

@@ -34,7 +34,7 @@ class Tracer:
     def span(
         self, name: str, headers: Mapping[str, str] | None = None, **attributes: str | int
     ) -> AbstractContextManager[Any]:
-        """Return a context manager that records a span, a child of the caller's (in `headers`) or of the present span."""
+        """Return a context manager that records a span: a child of the caller's (in `headers`) or the present span."""
         if self._tracer is None:
             return nullcontext()
         from opentelemetry.context import Context

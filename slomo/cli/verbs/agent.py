@@ -1,4 +1,4 @@
-"""`slomo agent`: on a Kubernetes node, report network functions to the service and carry out the node's plan."""
+"""`slomo agent`: on a Kubernetes node, report network functions to the service and apply the node's plan."""
 
 import asyncio
 import contextlib
@@ -16,26 +16,38 @@ from slomo.cli.types import POSITIVE_COUNT
 
 
 @click.command()
-@click.option("--node", required=True, metavar="NAME", envvar="NODE_NAME", help="Which node; else NODE_NAME.")
-@click.option("--service", required=True, metavar="URL", help="The service that outcomes are sent to.")
-@click.option("--token-file", metavar="FILE", type=click.Path(), help="File with the secret of a token (observe).")
-@click.option("--kubernetes", default="in-cluster", show_default=True, metavar="URL", help="API server.")
-@click.option("--every", type=POSITIVE_COUNT, default=10, show_default=True, metavar="S", help="Seconds between looks.")
+@click.option(
+    "--node",
+    required=True,
+    metavar="NAME",
+    envvar="NODE_NAME",
+    help="Name of the node; by default the environment variable NODE_NAME.",
+)
+@click.option("--service", required=True, metavar="URL", help="Service to which measurements are sent.")
+@click.option(
+    "--token-file", metavar="FILE", type=click.Path(), help="File with the secret of a token of scope `observe`."
+)
+@click.option(
+    "--kubernetes", default="in-cluster", show_default=True, metavar="URL", help="Address of the Kubernetes API server."
+)
+@click.option(
+    "--every", type=POSITIVE_COUNT, default=10, show_default=True, metavar="S", help="Seconds between two readings."
+)
 @click.option(
     "--counters",
     default="auto",
     show_default=True,
     metavar="READER",
-    help="Who reads hardware counters: a reader, auto, or off.",
+    help="Reader of hardware counters: its name, auto, or off.",
 )
-@click.option("--enforce", metavar="BACKEND", help="Carry out the node's plan by resctrl, cgroup or resctrl+cgroup.")
-@click.option("--looks", type=POSITIVE_COUNT, metavar="N", help="End after so many looks.")
+@click.option("--enforce", metavar="BACKEND", help="Apply the node's plan through resctrl, cgroup or resctrl+cgroup.")
+@click.option("--looks", type=POSITIVE_COUNT, metavar="N", help="End after N readings.")
 @json_option
 def command(as_json: bool, **options: Any) -> None:
     """Observe the network functions of one Kubernetes node, and report to the service.
 
-    Reads each pod's packet counters, named by its annotation slomo.io/rate, and sends throughput while packets are
-    dropped; reads hardware counters of pods with a CPU of their own. With --enforce, applies the service's plan for
+    Reads each pod's packet counters, which its annotation slomo.io/rate names, and sends its throughput if packets were
+    dropped. Reads hardware counters of pods with a CPU to themselves. With --enforce, applies the service's plan for
     this node, and undoes it at the end.
 
     Example: slomo agent --node worker-1 --service http://slomo.slomo:8080 --token-file token
@@ -68,7 +80,7 @@ async def _observe(
     token = None if token_file is None else read_text(Path(token_file)).strip()
     enforcer = None if enforce is None else NodeEnforcer.of(node, enforce)
     stop = asyncio.Event()
-    with contextlib.suppress(NotImplementedError, RuntimeError):  # only the main thread takes signals
+    with contextlib.suppress(NotImplementedError, RuntimeError):  # only the main thread can handle signals
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with AsyncClient(service, token=token) as client:
         watch = Watch(kubernetes, ClusterView())

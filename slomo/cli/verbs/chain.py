@@ -23,24 +23,30 @@ def command() -> None:
 @command.command("run")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
 @click.option("--policy", metavar="NAME", default="nfvnice", show_default=True, help="nfvnice, cfs, batch or rr.")
-@click.option("--scheduler", metavar="NAME", help="Under which nfvnice works: cfs (default), batch or rr.")
+@click.option("--scheduler", metavar="NAME", help="Scheduler that nfvnice uses: cfs (default), batch or rr.")
 @click.option(
     "--without",
     multiple=True,
     metavar="PART",
-    help="Leave out a part of nfvnice, repeatable: shares, pressure, local, ecn.",
+    help="Part of nfvnice to leave out, repeatable: shares, pressure, local, ecn.",
 )
-@click.option("--seconds", type=SECONDS, default=2.0, show_default=True, metavar="S", help="How long to measure.")
-@click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and the traffic.")
 @click.option(
-    "--build", type=click.Choice(["portable", "dpdk"]), default="portable", show_default=True, help="Of slomo-nf."
+    "--seconds", type=SECONDS, default=2.0, show_default=True, metavar="S", help="Duration of the measurement."
 )
-@click.option("--storage-dir", metavar="DIR", help="Where stages with storage: write; that of temporary files.")
+@click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and of the traffic generator.")
+@click.option(
+    "--build", type=click.Choice(["portable", "dpdk"]), default="portable", show_default=True, help="Build of slomo-nf."
+)
+@click.option(
+    "--storage-dir",
+    metavar="DIR",
+    help="Directory to which stages with `storage:` write; by default that of temporary files.",
+)
 @click.option(
     "--move",
     multiple=True,
     metavar="STAGE=CPU[:NODE]@S",
-    help="Move a stage to a CPU and memory node at a time [s], without loss; repeatable.",
+    help="Move a stage to a CPU and memory node at time S [s], without loss of packets; repeatable.",
 )
 @click.option("--figure", metavar="FILE", type=click.Path(), help="Draw rates and costs over time: .png, .svg or .pdf.")
 @json_option
@@ -56,9 +62,10 @@ def run(
 ) -> None:
     """Run chains as processes on this machine under a policy, and print each chain's throughput and losses.
 
-    cfs, batch and rr are the kernel's schedulers alone (SCHED_OTHER, SCHED_BATCH, SCHED_RR). nfvnice adds weights by
-    arrivals and costs, and back-pressure to the chains' entries. Needs a C compiler; weights need the right to make
-    control groups, rr the right to set a scheduler: without them it runs, and says what to grant.
+    cfs, batch and rr are the kernel's schedulers without additions (SCHED_OTHER, SCHED_BATCH, SCHED_RR). nfvnice adds
+    weights by arrivals and costs, and back-pressure to the chains' entries. Needs a C compiler. Weights need the right
+    to make control groups, and rr the right to set a scheduler; without these rights, the chains run with a note on
+    what to grant.
     """
     from slomo.testbed.host.chains.moves import parse_move
     from slomo.testbed.host.chains.plan import ChainRunSettings
@@ -126,14 +133,22 @@ def _print(result: "HostChainResult") -> None:
 @command.command("predict")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
 @click.option("--policy", metavar="NAME", default="cfs", show_default=True, help="cfs or nfvnice.")
-@click.option("--rounds", type=POSITIVE_COUNT, default=3, show_default=True, metavar="N", help="Measurements of each.")
-@click.option("--measure", is_flag=True, help="Run them together as well, and show what they served.")
+@click.option(
+    "--rounds",
+    type=POSITIVE_COUNT,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Number of measurements of each function.",
+)
+@click.option("--measure", is_flag=True, help="Also run the functions together, and show their measured throughput.")
 @json_option
 def predict(document: str, policy: str, rounds: int, measure: bool, as_json: bool) -> None:
     """Predict functions that share a core, from runs of each alone and beside a program that fills the cache.
 
-    Every chain has one stage, all on one core. Each function runs for two half seconds a round; how the scheduler takes
-    turns, rings that run empty and caches that are cold after a turn of the others are played from that.
+    Every chain must have one stage, all on the same core. Each function runs for two half seconds per round. From these
+    runs, the command computes the scheduler's turns, empty rings, and caches that are cold after other functions'
+    turns.
     """
     from slomo.workflow.chains.shared_core import forecast_core
 
@@ -162,29 +177,46 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
     metavar="NAME",
     default="nfvnice",
     show_default=True,
-    help="nfvnice, or a scheduler alone: eevdf, cfs, rr, ...",
+    help="nfvnice, or a scheduler without nfvnice: eevdf, cfs, rr, ...",
 )
 @click.option(
-    "--scheduler", metavar="NAME", default="cfs", show_default=True, help="Under which nfvnice works; the same names."
+    "--scheduler",
+    metavar="NAME",
+    default="cfs",
+    show_default=True,
+    help="Scheduler that nfvnice uses: eevdf, cfs, rr, ...",
 )
 @click.option("--quantum-ms", type=SECONDS, default=100.0, show_default=True, metavar="MS", help="Time slice of rr.")
 @click.option(
-    "--without", multiple=True, metavar="PART", help="Leave out a part of nfvnice, repeatable: shares, pressure."
+    "--without", multiple=True, metavar="PART", help="Part of nfvnice to leave out, repeatable: shares, pressure."
 )
 @click.option(
-    "--ms", "duration_ms", type=SECONDS, default=500.0, show_default=True, metavar="MS", help="Time to count."
+    "--ms",
+    "duration_ms",
+    type=SECONDS,
+    default=500.0,
+    show_default=True,
+    metavar="MS",
+    help="Simulated time over which packets are counted.",
 )
-@click.option("--warm-ms", type=AMOUNT, default=200.0, show_default=True, metavar="MS", help="Time before that.")
+@click.option(
+    "--warm-ms",
+    type=AMOUNT,
+    default=200.0,
+    show_default=True,
+    metavar="MS",
+    help="Simulated warm-up time before counting.",
+)
 @own_nf_option
 @seed_option
 @json_option
 def simulate(
     document: str, policy: str, nf_files: tuple[str, ...], seed: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Simulate chains on shared cores, every access to a cache line, and print each chain's throughput and losses.
+    """Simulate chains on shared cores, with every cache-line access, and print each chain's throughput and losses.
 
-    The document of `slomo chain run`; no machine needed. cfs and batch are Linux's fair scheduler up to 6.5, eevdf and
-    eevdf-batch since, rr is SCHED_RR. Ten million packets take some ten seconds.
+    The document has the format of `slomo chain run`. cfs and batch are Linux's fair scheduler up to 6.5, eevdf and
+    eevdf-batch the one since 6.6; rr is SCHED_RR. Ten million packets take about ten seconds.
 
     Example: slomo chain simulate chains.yaml
     """

@@ -1,6 +1,6 @@
-"""`slomo demo`: profile, train and predict on the simulator; print predicted beside simulated slowdown.
+"""`slomo demo`: profile, train and predict on the simulator; compare predicted with simulated slowdown.
 
-A small version of what SLOMO (SIGCOMM'20) did on its two machines: profile, train, predict mixes that were never
+A small version of SLOMO's (SIGCOMM'20) evaluation on its two machines: profile, train, predict mixes that were never
 run, run them, compare.
 """
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from slomo.prediction.result import Prediction
     from slomo.records.dataset import ProfileDataset
 
-#: Some are sensitive, some contentious, some neither.
+#: Network functions: some are sensitive, some contentious, some neither.
 NETWORK_FUNCTIONS = ("lpm", "stats", "mazunat", "snort", "endre", "firewall")
-#: Sizes of the demonstration: small enough for a minute or two on two cores, large enough to show the models.
+#: Sizes of the demonstration: it takes a minute or two on two cores, and models are accurate enough to be shown.
 RUNS, CALIBRATION_MIXES, TEST_MIXES, SHOWN_MIXES = 48, 60, 40, 12
 
 
@@ -47,9 +47,9 @@ class Demonstration:
 @seed_option
 @json_option
 def command(out: str, as_json: bool, **options: Any) -> None:
-    """Profile, train, predict mixes that were never run, simulate these mixes, and compare. Needs no hardware.
+    """Profile, train, predict mixes that were never run, simulate these mixes, and compare. Needs no special hardware.
 
-    Writes profile.parquet, models/ and report.html into DIR; runs that are there already are not repeated.
+    Writes profile.parquet, models/ and report.html to DIR; runs that DIR already holds are not repeated.
     """
     from slomo.cli.progress import announce_compilation
 

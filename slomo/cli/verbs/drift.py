@@ -1,4 +1,4 @@
-"""`slomo drift`: check whether models still hold, and update them from a few runs."""
+"""`slomo drift`: check whether models still agree with measurements, and update them from a few runs."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ def command() -> None:
 @click.argument("readings", type=click.Path(), metavar="DATASET")
 @models_option
 @machine_option
-@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Model that foretells. [setting: model]")
+@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Model that predicts. [setting: model]")
 @click.option(
     "--false-alarm-every",
     type=SECONDS,
     metavar="N",
     default=1000.0,
     show_default=True,
-    help="Readings of one network function between false alarms, on average.",
+    help="Mean number of readings of one network function between two false alarms.",
 )
 @click.option(
     "--noise",
@@ -40,7 +40,7 @@ def command() -> None:
     "--reference",
     metavar="DATASET",
     type=click.Path(),
-    help="Dataset the models were trained on: pressure is judged, too.",
+    help="Dataset on which the models were trained; with it, pressure is checked, too.",
 )
 @click.option("--strict", is_flag=True, help="Exit with code 5 unless the models hold.")
 @seed_option
@@ -48,11 +48,11 @@ def command() -> None:
 def check(
     readings: str, models: str | None, machine: str | None, seed: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Compare the measured mixes of DATASET, in their order, with the predictions of the models.
+    """Compare the measured mixes of DATASET, in their order, with the models' predictions.
 
-    It names who suffers, or presses, otherwise than foretold. One alarm is raised by chance per so many readings of a
-    network function as --false-alarm-every says. With too few readings, or too few held-out errors of mixes, the answer
-    is "not enough evidence", and what is missing.
+    Prints the network functions whose throughput, or pressure on others, differs from the prediction. By chance, one
+    alarm is raised per --false-alarm-every readings of a network function. With too few readings, or too few held-out
+    errors of mixes, the answer is "not enough evidence" with what is missing.
 
     Example: slomo drift check today.parquet
     """
@@ -82,14 +82,13 @@ def check(
 @command.command("refit")
 @click.argument("runs", type=click.Path(), metavar="DATASET")
 @models_option
-@click.option("--target", "targets", multiple=True, metavar="NF", help="Refit this network function only, repeatable.")
+@click.option("--target", "targets", multiple=True, metavar="NF", help="Refit only this network function, repeatable.")
 @json_option
 def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool) -> None:
-    """Correct models by the few runs of DATASET, and save them where they were.
+    """Correct models by the few runs of DATASET, and save them in the same directory.
 
-    A model is kept where a refit does not err less on runs left out. One run alone and a handful beside the synthetic
-    competitor do:
-    slomo profile NF --plan pressure --design sobol --runs 7.
+    A model stays unchanged if its refit does not reduce the error on runs left out. One solo run and a handful of runs
+    beside the synthetic competitor suffice: slomo profile NF --plan pressure --design sobol --runs 7.
     """
     from slomo.models.library import load_library
     from slomo.records.catalog import find_dataset

@@ -1,4 +1,4 @@
-"""`slomo evaluate`: run or read mixes that were never trained on, and report every model's error."""
+"""`slomo evaluate`: run or read mixes that models were never trained on, and report every model's error."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--mixes",
     type=POSITIVE_COUNT,
     metavar="N",
-    help="Mixes to run, of 1 to 7 unlike competitors; 200 by default, or as many as there are.",
+    help="Number of mixes to run, each with 1 to 7 unlike competitors; by default 200, or all if there are fewer.",
 )
 @click.option(
     "--dataset", metavar="FILE", type=click.Path(), help="Read the mixes from a dataset instead of running them."
@@ -45,27 +45,29 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME",
     shell_complete=complete_models,
-    help="Model to judge, repeatable; all by default.",
+    help="Model to evaluate, repeatable; by default all.",
 )
 @click.option(
     "--store",
     metavar="FILE",
     type=click.Path(),
-    help="Keep every finished run here; the same command again goes on from there.",
+    help="File in which finished runs are stored; the same command, started again, continues from them.",
 )
 @report_option
 @click.option(
     "--budgets",
     metavar="N,N,...",
-    help="Train every model on the same N runs per NF under pressure, for each N, and print their errors instead.",
+    help="Instead: for each N, train every model on the same N runs per NF under pressure, and print the errors.",
 )
 @click.option(
     "--profile",
     metavar="DATASET",
     type=click.Path(),
-    help="Runs that --budgets trains on; those of --dataset by default.",
+    help="Runs on which --budgets trains; by default those of --dataset.",
 )
-@click.option("--figure", metavar="FILE", type=click.Path(), help="Draw what --budgets found: .png, .svg or .pdf.")
+@click.option(
+    "--figure", metavar="FILE", type=click.Path(), help="Draw the errors found with --budgets: .png, .svg or .pdf."
+)
 @coverage_option
 @compat_option
 @own_nf_option
@@ -76,13 +78,14 @@ if TYPE_CHECKING:
 def command(
     as_json: bool, report: str | None, budgets: str | None, profile: str | None, figure: str | None, **options: Any
 ) -> None:
-    """Check every model against mixes that were never trained on.
+    """Compare every model with measurements of mixes that it was never trained on.
 
-    Prints per network function and overall: mean and 95th percentile of the absolute error, shares within 5 and 10 %,
-    signed bias (above 0: promises too much throughput) and the coverage of the intervals, all in percent.
+    Prints per network function and overall: mean and 95th percentile of the absolute error, shares of errors within 5
+    and 10 %, bias (mean signed error; above 0 if predictions are too high) and coverage of the intervals, all in
+    percent.
 
-    With --budgets 20,60,200 it trains for itself and prints a learning curve: the mean error of every model on the same
-    mixes, each trained on the same 20, 60 and 200 runs.
+    With --budgets 20,60,200, trains every model on the same 20, 60 and 200 runs, and prints a learning curve: its mean
+    error on the same mixes after each.
 
     Example: slomo evaluate --mixes 50
     """
@@ -157,7 +160,7 @@ def _evaluated(
     scheduler: str | None,
     **options: Any,
 ) -> tuple["Evaluation", str]:
-    """Return the evaluation, and reasons to doubt its figures."""
+    """Return the evaluation, and a note with reasons to doubt its figures."""
     from slomo.cli.progress import announce_compilation
     from slomo.models.library import load_library
     from slomo.models.responses.latent import PAIRS

@@ -21,11 +21,16 @@ def command() -> None:
 @click.option("--hosts", required=True, metavar="FILE", type=click.Path(), help="YAML file that names the hosts.")
 @click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
 @click.option(
-    "--store", metavar="FILE", type=click.Path(), help="Where collected runs are kept; DATASET.runs.sqlite by default."
+    "--store",
+    metavar="FILE",
+    type=click.Path(),
+    help="File in which collected runs are kept; by default DATASET.runs.sqlite.",
 )
 @scheduler_option
-@click.option("--skip-missing", is_flag=True, help="Go on without hosts that cannot be used.")
-@click.option("--dry-run", is_flag=True, help="Say how many runs, how long and what they cost; start nothing.")
+@click.option("--skip-missing", is_flag=True, help="Continue without hosts that cannot be used.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the number of runs, their duration and cost, without starting any."
+)
 @own_nf_option
 @json_option
 def profile(
@@ -41,7 +46,8 @@ def profile(
 ) -> None:
     """Run PLAN, which `slomo profile NF... --dry-run --save-plan PLAN` wrote, on all hosts.
 
-    Ctrl-C keeps what is finished; the same command again collects what the hosts have and goes on.
+    Ctrl-C keeps finished runs. The same command, started again, collects the runs that the hosts have finished and
+    continues.
     """
     from slomo.errors import UsageError
     from slomo.fleet.campaign import describe_on_hosts, profile_on_hosts

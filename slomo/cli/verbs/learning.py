@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def budgets_of(text: str) -> tuple[int, ...]:
-    """Return the numbers of runs given as ``20,60,200``, each once and in rising order.
+    """Return the numbers of runs given as ``20,60,200``, without duplicates and in ascending order.
 
     Raises InvalidValueError for a budget that is no whole number above 0.
 
@@ -44,7 +44,7 @@ def show_learning_curve(
     as_json: bool,
     **running: Any,
 ) -> None:
-    """Print the error of every model over the number of runs; write the figure and the report that were asked for."""
+    """Print the error of every model over the number of runs; write the requested figure and report."""
     from slomo.workflow.evaluate import learning_curve
 
     counts, place = budgets_of(budgets), figure_path(figure)
@@ -60,7 +60,7 @@ def show_learning_curve(
 
 
 def _datasets(profile: str | None, dataset: str | None) -> "tuple[ProfileDataset, ProfileDataset | None]":
-    """Return training data and test mixes: None if mixes are to be run."""
+    """Return training data and test mixes; the latter are None if mixes are still to be run."""
     from slomo.errors import UsageError
     from slomo.records.catalog import find_dataset
 

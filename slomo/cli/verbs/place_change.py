@@ -1,4 +1,4 @@
-"""`slomo place change`: drain, fail or change a cluster that was placed, and save it again."""
+"""`slomo place change`: drain servers of a placed cluster or change it in other ways, and save it."""
 
 import json
 from collections.abc import Sequence
@@ -26,26 +26,28 @@ _ON_ALL = ("at-risk", "reoptimise")
 @click.argument("snapshot", type=click.Path())
 @click.argument("action", type=click.Choice([*_ON_SERVERS, *_FROM_FILES, "use", *_ON_ALL]))
 @click.argument("subject", required=False, metavar="[SERVER | FILE | DIR]")
-@click.option("--what-if", is_flag=True, help="Only say what would be done.")
+@click.option("--what-if", is_flag=True, help="Show the changes without making them.")
 @click.option(
     "--max-moves",
     type=COUNT,
     metavar="N",
-    help="Pieces that may move; all by default with `drain`, a twentieth with `reoptimise`.",
+    help="Largest number of instances that may move; by default all with `drain`, a twentieth with `reoptimise`.",
 )
 @click.option(
     "--cost-per-move", type=AMOUNT, default=0.0, show_default=True, metavar="SERVERS",
-    help="With `reoptimise`: what a move costs; at 0.1, saving a server is worth nine moves and not ten.",
+    help="With `reoptimise`: cost of a move in servers; at 0.1, saving a server is worth nine moves but not "
+"ten.",
 )  # fmt: skip
 @click.option(
     "--threshold", type=AMOUNT, default=0.1, show_default=True, metavar="SHARE",
-    help="With `reoptimise`: nothing moves unless a fresh plan saves more than this share of servers.",
+    help="With `reoptimise`: instances move only if a new plan saves more than this share of servers.",
 )  # fmt: skip
 @click.option(
     "--taint", "taints", multiple=True, metavar="TAINT",
-    help="With `taint`: key, key=value, key:effect or key=value:effect; repeatable, none takes all off.",
+    help="With `taint`: key, key=value, key:effect or key=value:effect; repeatable. Without --taint, all "
+"taints are removed.",
 )  # fmt: skip
-@click.option("--no-surge", is_flag=True, help="With `update`: the old version goes before the new one comes.")
+@click.option("--no-surge", is_flag=True, help="With `update`: remove the old version before the new one is placed.")
 @profiles_option
 @models_option
 @json_option
@@ -58,12 +60,12 @@ def change(
     profiles: str | None,
     **flags: Any,
 ) -> None:
-    """Apply ACTION to the cluster that `slomo place --snapshot` wrote to SNAPSHOT, and save the cluster there.
+    """Apply ACTION to the cluster in SNAPSHOT, which `slomo place --snapshot` wrote, and save the cluster there.
 
     ACTION takes a server (drain, fail, cordon, uncordon, remove, taint), a label's value (fail rack=r3), a file (add: a
     cluster's servers; update and preempt: requests), a directory of other models (use), nothing (at-risk), or nothing
-    or a file of requests to be placed in the same plan (reoptimise). Exit code 5 where it cannot be done, and nothing
-    is changed.
+    or a file of requests to be placed in the same plan (reoptimise). If ACTION is impossible, exit code 5 without any
+    change.
     """
     placer = _restored(snapshot, models, profiles)
     if action not in _ON_ALL and subject is None:
@@ -81,7 +83,7 @@ def change(
         raise click.exceptions.Exit(5)
 
 
-#: No snapshot is larger.
+#: Largest size of a snapshot.
 MOST_BYTES = 256 * 2**20
 
 

@@ -1,4 +1,4 @@
-"""`slomo place` for what changes over time: chains with changing rates, and requests that come and go."""
+"""`slomo place` for changes over time: chains with changing rates, and requests that come and go."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 
 handover_option = click.option(
     "--handover", type=click.Choice(["simulated", "measured"]), default="simulated", show_default=True,
-    help="What `slomo-numa` takes hand-overs between NUMA nodes to cost: as simulated, or what NUMASFP measured.",
+    help="Cost of a hand-over between NUMA nodes that `slomo-numa` assumes: the simulated one, or the one "
+"NUMASFP measured.",
 )  # fmt: skip
 
 
 def are_for_chains(policies: Sequence[str]) -> bool:
     """Return whether policies place chains on NUMA nodes.
 
-    Raises InvalidValueError if only some do: their throughputs are normalised differently.
+    Raises InvalidValueError if only some of them do, since their throughputs are normalised differently.
     """
     from slomo.placement.chains.registry import chain_policy_names
 
@@ -83,7 +84,7 @@ def _check_names(
     files: tuple[str, ...],
     known: "Sequence[str]",
 ) -> None:
-    """Raise an error for network functions without description, model or profile; a name may be mistyped."""
+    """Raise an error for network functions without description, model or profile, whose names may be mistyped."""
     from slomo.cli.options import own_network_functions
     from slomo.models.library import nf_of
     from slomo.vocabulary.network_function import network_function_names, stage_names
@@ -140,53 +141,58 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 @click.argument("requests", type=click.Path())
 @click.option(
     "--policy", "policies", multiple=True, default=("predicted",), show_default=True, metavar="NAME",
-    shell_complete=complete_policies, help="Policy that admits, repeatable.",
+    shell_complete=complete_policies, help="Policy that admits requests, repeatable.",
 )  # fmt: skip
-@click.option("--per-s", type=RATE, default=1.0, show_default=True, metavar="RATE", help="Arrivals per second.")
 @click.option(
-    "--stay-s", type=SECONDS, default=100.0, show_default=True, metavar="S", help="Mean time a request stays."
+    "--per-s", type=RATE, default=1.0, show_default=True, metavar="RATE", help="Arriving requests per second."
 )
-@click.option("--every-s", type=SECONDS, metavar="S", help="Time between re-optimisations; none without it.")
+@click.option(
+    "--stay-s", type=SECONDS, default=100.0, show_default=True, metavar="S", help="Mean time for which a request stays."
+)
+@click.option(
+    "--every-s", type=SECONDS, metavar="S", help="Time between two re-optimisations; by default there are none."
+)
 @click.option(
     "--threshold", type=AMOUNT, default=0.1, show_default=True, metavar="SHARE",
-    help="Migrate where a fresh plan saves more than this share of servers.",
+    help="Migrate if a new plan saves more than this share of servers.",
 )  # fmt: skip
 @click.option(
     "--planner", metavar="NAME", shell_complete=complete_policies,
-    help="Policy that plans afresh, for instance resq-milp behind resq-greedy; the admitting one by default.",
+    help="Policy that makes new plans, for instance resq-milp with resq-greedy as --policy; by default the "
+"admitting policy.",
 )  # fmt: skip
 @click.option(
     "--max-moves",
     type=COUNT,
     metavar="N",
-    help="Pieces that a re-optimisation may move; a twentieth of all by default.",
+    help="Largest number of instances that a re-optimisation may move; by default a twentieth of all.",
 )
 @click.option(
     "--moves-per-hour", type=RATE, metavar="SHARE",
-    help="Share of all pieces that may move in an hour; any number by default.",
+    help="Share of all instances that may move within an hour; by default unlimited.",
 )  # fmt: skip
 @click.option(
     "--cost-per-move", type=AMOUNT, default=0.0, show_default=True, metavar="SERVERS",
-    help="What a move costs: at 0.1, saving a server is worth nine moves and not ten.",
+    help="Cost of a move in servers; at 0.1, saving a server is worth nine moves but not ten.",
 )  # fmt: skip
 @click.option(
     "--outage-s", type=AMOUNT, default=0.0, show_default=True, metavar="S",
-    help="Time for which a moved piece serves nothing, charged to ANAT.",
+    help="Time for which a moved instance serves no packets; it lowers ANAT.",
 )  # fmt: skip
 @models_option
 @model_option
 @confidence_option
 @profiles_option
-@click.option("--check", is_flag=True, help="Run what is placed now and then, and count broken SLOs.")
+@click.option("--check", is_flag=True, help="Simulate the placed servers at intervals, and count broken SLOs.")
 @report_option
 @own_nf_option
 @seed_option
 @json_option
 def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **options: Any) -> None:
-    """Simulate how REQUESTS come and go on CLUSTER, and plan anew periodically (ResQ, NSDI'18, section 5.3).
+    """Simulate requests that come and go on CLUSTER, with periodic re-optimisation (ResQ, NSDI'18, section 5.3).
 
-    Requests arrive at random in the order of the file and stay for random times. With --every-s each policy is run
-    twice: without and with re-optimisation.
+    REQUESTS arrive at random times in the order of the file and stay for random times. With --every-s, each policy is
+    run twice: without and with re-optimisation.
     """
     from slomo.cli.options import own_network_functions
     from slomo.models.library import load_library

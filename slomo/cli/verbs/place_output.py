@@ -25,13 +25,13 @@ confidence_option = click.option(
 
 profiles_option = click.option(
     "--profiles", "--resource-table", metavar="FILE|DIR", type=click.Path(),
-    help="What NFs do with cache ways and throttles: a file of `slomo profile --plan ways` or `partitions`, or "
-    "models that learned it.",
+    help="Profiles of NFs over cache ways and throttles: a file of `slomo profile --plan ways` or "
+"`partitions`, or models that include them.",
 )  # fmt: skip
 price_option = click.option(
     "--price-per-broken", type=AMOUNT, metavar="SERVERS",
-    help="What a server that breaks a promise costs, in servers: chooses the confidence at which servers and expected "
-    "broken ones together cost least.",
+    help="Cost of a server that breaks a promise, in servers; slomo then chooses the confidence at which used "
+"servers and expected broken ones together cost least.",
 )  # fmt: skip
 
 
@@ -56,7 +56,8 @@ def show_measurements(told: "Measurements") -> None:
 def show_decisions(decisions: "Sequence[Decision]", stages: Mapping[str, int] | None = None) -> None:
     """Print where every request was placed, with its cache ways and throttles, and why requests were refused.
 
-    With the number of stages of each request's chain, show what all its instances must serve together, too.
+    If `stages`, the number of stages of each request's chain, is given, also show the load that all its instances must
+    serve together.
     """
     stages = stages or {}
     placed = [item for decision in decisions for item in decision.assignments]
@@ -86,7 +87,7 @@ def show_decisions(decisions: "Sequence[Decision]", stages: Mapping[str, int] | 
 
 
 def show_lacking(placer: "Placer") -> None:
-    """Print the network functions that get no promise on a shared socket, because too few errors are known."""
+    """Print the network functions that get no promise on a shared socket, since too few prediction errors are known."""
     if not placer.policy.predicts:
         return
     keys = sorted({workload.saturated.key for request in placer.requests for workload in request.chain})

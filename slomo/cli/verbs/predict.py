@@ -1,4 +1,4 @@
-"""`slomo predict`: predict the throughput that a network function loses beside others, by saved models."""
+"""`slomo predict`: predict the throughput that a network function loses beside others, with saved models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--target", metavar="NF", shell_complete=complete_network_functions, help="The network function asked about."
+    "--target",
+    metavar="NF",
+    shell_complete=complete_network_functions,
+    help="The network function whose throughput is predicted.",
 )
 @click.option(
     "--with",
@@ -55,41 +58,44 @@ if TYPE_CHECKING:
 @models_option
 @machine_option
 @click.option(
-    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model to ask. [setting: model]"
+    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model to use. [setting: model]"
 )
 @method_option
 @click.option(
-    "--offered", type=RATE, metavar="MPPS", help="What arrives at the target; latency is then predicted as well."
+    "--offered", type=RATE, metavar="MPPS", help="Offered load of the target; with it, latency is predicted, too."
 )
-@click.option("--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the one NIC port that all share.")
+@click.option(
+    "--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the NIC port that all network functions share."
+)
 @click.option(
     "--window",
     "window_s",
     type=SECONDS,
     metavar="S",
-    help="Length of the measurement that the interval is to hold for: arrivals vary, turns on a shared core are cut.",
+    help="Length of the measurement for which the interval shall hold; in a short one, random arrivals and "
+    "incomplete turns on a shared core add variation.",
 )
 @coverage_option
 @compat_option
 @click.option(
     "--explain",
     is_flag=True,
-    help="Show which competitor costs how much through which resource and metric, and the composed vector.",
+    help="Show how much each competitor costs, by resource and metric, and the composed vector.",
 )
 @click.option("--figure", metavar="FILE", type=click.Path(), help="Draw the loss as a waterfall: .png, .svg or .pdf.")
-@click.option("--strict", is_flag=True, help="Refuse, with exit code 5, what is unsupported or unknown.")
+@click.option("--strict", is_flag=True, help="Exit with code 5 if the prediction is unsupported or unknown.")
 @click.option(
     "--vector",
     multiple=True,
     metavar="METRIC=VALUE",
     shell_complete=complete_metrics,
-    help="The competition's socket-level vector, instead of --with; repeatable.",
+    help="Socket-level metric of the competitors, instead of --with; repeatable.",
 )
 @click.option(
     "--traffic",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Traffic attribute the target was imported with, beside --vector; repeatable.",
+    help="With --vector: traffic attribute with which the target was imported; repeatable.",
 )
 @own_nf_option
 @seed_option
@@ -99,10 +105,12 @@ if TYPE_CHECKING:
     "mixes",
     metavar="PARQUET",
     type=click.Path(),
-    help="Predict every mix of a file instead: columns target and competitors (lists). The same command goes on "
-    "where it was stopped.",
+    help="Instead: predict every mix of a file with the columns target and competitors (lists). After an "
+    "interruption, the same command continues.",
 )
-@click.option("--to", metavar="PARQUET", type=click.Path(), help="Where --from writes the mixes and their predictions.")
+@click.option(
+    "--to", metavar="PARQUET", type=click.Path(), help="File to which --from writes the mixes and their predictions."
+)
 @click.option(
     "--verdicts", is_flag=True, help="With --from: also write unit, verdict and reasons of every mix; slower."
 )
@@ -118,8 +126,8 @@ def command(
 ) -> None:
     """Predict how much throughput a network function loses beside others, or predict every mix of a file.
 
-    NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with the answer is
-    the measured solo throughput.
+    NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic. Without --with, the result
+    is the measured solo throughput.
 
     Example: slomo predict --target lpm --with stats:2 --with snort
     """
@@ -251,9 +259,9 @@ def _predicted(options: dict[str, Any]) -> "Prediction":
 
 
 def _machine(requested: str | None, default: str, library: "ModelLibrary") -> str | None:
-    """Return the machine asked for, or the settings' machine if the models know it; None otherwise.
+    """Return the requested machine, or the settings' machine if the models include it; otherwise None.
 
-    A file's machine must be the one of its models, even if both have the same name.
+    If a machine is given by a file, it must equal the machine of the models, not only have the same name.
     """
     if requested is None:
         return default if default in library.machines else None
@@ -267,7 +275,7 @@ def _machine(requested: str | None, default: str, library: "ModelLibrary") -> st
 def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
     """Raise an error for an invalid file of a network function, or for a network function without a model.
 
-    Predictions read the model and not this file.
+    Predictions use the model, not this file.
     """
     if files:
         from slomo.cli.options import own_network_functions
@@ -333,7 +341,7 @@ def _draw(prediction: "Prediction", place: Path) -> None:
 
 
 def _who(why: "Explanation") -> str:
-    """Return the loss that each competitor causes through each resource, largest first."""
+    """Return a text with the loss that each competitor causes through each resource, largest first."""
     from slomo.prediction.explanation import group_of
 
     rows = []

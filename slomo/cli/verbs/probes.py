@@ -1,6 +1,7 @@
 """`slomo probes`: predict pairs of applications from their run times beside probe programs, without counters.
 
-Bubble-Up (MICRO'11) section 3; `slomo.evaluation.probes` explains the bounds that phases leave.
+The method is that of Bubble-Up (MICRO'11, section 3); `slomo.evaluation.probes` explains the range that applications'
+phases cause.
 """
 
 import click
@@ -11,14 +12,14 @@ from slomo.cli.output import emit
 
 @click.command()
 @click.argument("tables", type=click.Path(), metavar="PROBES.json")
-@click.option("--target", metavar="NAME", help="Application asked about; every one by default.")
-@click.option("--with", "beside", metavar="NAME", help="Application beside it; every one by default.")
+@click.option("--target", metavar="NAME", help="Application whose speed is predicted; by default every application.")
+@click.option("--with", "beside", metavar="NAME", help="Application that runs beside it; by default every application.")
 @json_option
 def command(tables: str, target: str | None, beside: str | None, as_json: bool) -> None:
     """Predict how fast applications run beside one other application, from run times of two kinds of probe programs.
 
     PROBES.json comes from `slomo dataset import FOLDER --mapping MAP --out PROBES.json`, MAP being of kind `probes`.
-    Performance is the speed beside the competitor over the solo speed; the range covers the competitor's phases.
+    Performance is the speed beside the competitor divided by the solo speed; its range covers the competitor's phases.
     """
     from slomo.evaluation.probes import ProbeModel
     from slomo.records.importing.probe_tables import load_probe_tables

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from slomo.testbed.base import Testbed
     from slomo.vocabulary.machine import Machine
 
-#: Plans whose runs are of partitions, each chosen by those before it; their results are profiles, no datasets.
+#: Plans that measure partitions; each run is chosen by the results before it, and the results are profiles, not
+#: datasets.
 _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
 
 
@@ -36,86 +37,101 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     default="all",
     show_default=True,
     metavar="PLAN",
-    help="solo, pressure (solo and under pressure), mixes, all, accelerator (beside a competitor for one); ways "
-    "(throughput over cache ways, latency over load), partitions (over ways, throttles and memory traffic), or "
-    "resource-table (partitions, and what each NF needs from 1 to 10 Gbit/s, printed).",
+    help="solo, pressure (solo and under pressure), mixes, all, accelerator (beside a competitor for an "
+    "accelerator), ways (throughput over cache ways, latency over load), partitions (throughput over "
+    "ways, throttles and memory traffic), or resource-table (partitions, and a printed table of what each"
+    " NF needs for 1 to 10 Gbit/s).",
 )
 @click.option(
     "--design",
     default="sources",
     show_default=True,
     metavar="DESIGN",
-    help="Points of pressure: sources (cache, I/O and memory in turn), grid, slomo-grid (as published), sobol, "
-    "adaptive (far from each other, until good enough), or link (all memory on the other socket; to rank metrics by).",
+    help="Design of the pressure settings: sources (cache, I/O and memory in turn), grid, slomo-grid (as "
+    "published), sobol, adaptive (settings far from each other, until the error is small), or link (all "
+    "memory on the other socket, for ranking metrics).",
 )
 @click.option(
     "--runs",
     type=POSITIVE_COUNT,
     metavar="N",
-    help="Points of the design per NF; 588 by default, at most 60 runs of adaptive.",
+    help="Number of settings of the design per NF; by default 588, with design `adaptive` at most 60.",
 )
 @click.option(
     "--target-error",
     metavar="SHARE",
-    help="Held-out error, over solo throughput, at which design `adaptive` stops: 2% by default.",
+    help="Held-out error relative to solo throughput at which design `adaptive` stops; by default 2%.",
 )
-@click.option("--mixes", type=COUNT, metavar="N", help="Mixes to run; up to 200 by default, 0 for none.")
+@click.option("--mixes", type=COUNT, metavar="N", help="Number of mixes to run; by default up to 200, 0 for none.")
 @click.option(
     "--mix",
     "named_mixes",
     multiple=True,
     metavar="MIX",
-    help="Run this very mix and no other, as '2 x lpm + stats'; repeatable, in place of NF.",
+    help="Run only this mix, such as '2 x lpm + stats'; repeatable, instead of NF.",
 )
 @click.option(
     "--stream",
     type=click.Choice(["calibration", "test"]),
-    help="Half of all mixes to draw from; plan `all` calibrates, plan `mixes` tests.",
+    help="Half of all mixes from which mixes are drawn; by default calibration with plan `all`, test with plan"
+    " `mixes`.",
 )
 @click.option(
     "--latency",
     is_flag=True,
-    help="Afterwards also measure latency at eight loads, alone and beside five competitions: 48 runs per NF.",
+    help="Afterwards also measure latency at eight loads, alone and beside five sets of competitors: 48 runs per NF.",
 )
 @click.option(
     "--reduced-mixes",
     type=COUNT,
     default=0,
     metavar="N",
-    help="Afterwards also run N mixes with network functions at 15 to 95 % of their solo throughput; 60 give whole "
-    "servers their intervals at reduced load.",
+    help="Afterwards also run N mixes with network functions at 15 to 95 % of their solo throughput; 60 mixes "
+    "suffice for the intervals of whole servers at reduced load.",
 )
 @click.option(
     "--packed-mixes",
     type=COUNT,
     default=0,
     metavar="N",
-    help="Afterwards also run up to N mixes as placement fills servers; 60 make the confidence of `slomo place` hold.",
+    help="Afterwards also run up to N mixes of the kind that placement puts on servers; 60 mixes suffice for "
+    "the confidence of `slomo place`.",
 )
 @click.option(
-    "--replicates", type=POSITIVE_COUNT, default=1, show_default=True, metavar="N", help="Runs of every experiment."
+    "--replicates",
+    type=POSITIVE_COUNT,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of runs of every experiment.",
 )
 @click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
 @click.option(
-    "--store", metavar="FILE", type=click.Path(), help="Where finished runs are kept; DATASET.runs.sqlite by default."
+    "--store",
+    metavar="FILE",
+    type=click.Path(),
+    help="File in which finished runs are kept; by default DATASET.runs.sqlite.",
 )
 @click.option("--testbed", metavar="NAME", help="simulated, replay or host. [setting: testbed]")
 @click.option(
     "--source",
     metavar="DATASET",
     type=click.Path(),
-    help="What testbed `replay` answers from: a dataset, or a campaign's store.",
+    help="Recorded runs for testbed `replay`: a dataset, or a campaign's store.",
 )
 @click.option(
     "--host",
     "host_file",
     metavar="FILE",
     type=click.Path(),
-    help="YAML file of testbed `host`: cores, counters, settings, generator.",
+    help="YAML file that describes testbed `host`: cores, counters, settings, generator.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would run, how many and how long; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the runs, their number and duration, without starting any.")
 @click.option(
-    "--save-plan", metavar="FILE", type=click.Path(), help="With --dry-run: write the plan, for `slomo fleet profile`."
+    "--save-plan",
+    metavar="FILE",
+    type=click.Path(),
+    help="With --dry-run: write the plan to FILE, for `slomo fleet profile`.",
 )
 @own_nf_option
 @jobs_option
@@ -133,7 +149,7 @@ def command(
 ) -> None:
     """Measure network functions alone, beside the synthetic competitor, and in mixes of each other.
 
-    Ctrl-C keeps what is finished; the same command again goes on from there.
+    Ctrl-C keeps finished runs; the same command, started again, continues from them.
 
     NF is a name, or NAME(knob=value,...)@1500B,1000f for another configuration or traffic; --nf FILE adds a network
     function of your own.
@@ -144,7 +160,7 @@ def command(
     from slomo.extras import need
 
     if settings(testbed=options["testbed"]).testbed == "host":
-        need("pandas", "pyarrow", "scipy", extra="host")  # what `profile` names would install the simulator, too
+        need("pandas", "pyarrow", "scipy", extra="host")  # the extra of `profile` would install the simulator, too
     from slomo.workflow.campaign import PLANS
 
     if bool(named_mixes) == bool(options["network_functions"]):
@@ -221,7 +237,7 @@ def _arguments(
 
 
 def _recorded(source: str | None) -> Any:
-    """Return the source of a replay: the original runs if a store has them, else the dataset's path."""
+    """Return the source of a replay: the original runs if `source` is a store, else the dataset's path."""
     from slomo.profiling.campaign.store import stored_records
 
     return stored_records(source) if source is not None and source.endswith(".sqlite") else source
@@ -347,7 +363,7 @@ def _show_partitions(out: str | None, as_json: bool, **options: Any) -> None:
     from slomo.placement.chains.allocation import resource_rows
     from slomo.workflow.names import workloads_of
 
-    need("pandas", "numba", extra="simulate")  # before they are imported, one after the other
+    need("pandas", "numba", extra="simulate")  # checked together, before the imports check them one by one
     from slomo.workflow.acting.partition_profile import learn_partitions
     from slomo.workflow.profile_ways import profile_ways
 

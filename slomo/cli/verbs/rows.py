@@ -1,6 +1,7 @@
 """`slomo rows`: predict every row of an imported table from models of memory and accelerator, and print the errors.
 
-Yala (ASPLOS'25) evaluates its models this way: trained on tables per resource, tested on rows of another one.
+Yala (ASPLOS'25) evaluates its models in this way: they are trained on one table per resource and tested on rows of
+another table.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,23 +32,23 @@ _HEADERS = ("row", "predicted [Mpps]", "from", "to", "memory", "accelerator", "m
     required=True,
     metavar="NF",
     shell_complete=complete_network_functions,
-    help="The network function that the rows are of.",
+    help="The network function of the rows.",
 )
 @click.option(
     "--accelerator",
     metavar="DATASET",
     type=click.Path(),
-    help="Imported runs of an accelerator alone over match density, to be composed with memory.",
+    help="Imported runs of the accelerator alone, over match density; they are composed with memory.",
 )
 @click.option(
     "--pattern", type=click.Choice(["pipeline", "run-to-completion"]), default="pipeline", show_default=True,
-    help="How memory and --accelerator compose: the slower of both, or their sum.",
+    help="Composition of memory and --accelerator: the slower of the two, or the sum of their times.",
 )  # fmt: skip
 @models_option
 @machine_option
-@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model; the best by default.")
+@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model; by default the best.")
 @coverage_option
-@click.option("--strict", is_flag=True, help="Refuse, with exit code 5, rows that the measurements do not support.")
+@click.option("--strict", is_flag=True, help="Exit with code 5 if the measurements do not support a row.")
 @json_option
 def command(
     rows: str,

@@ -1,4 +1,4 @@
-"""`slomo serve`: answer questions over HTTP; with `--demo`, by example models and an example cluster."""
+"""`slomo serve`: answer questions over HTTP; with `--demo`, for example models and an example cluster."""
 
 import logging
 import sys
@@ -16,58 +16,83 @@ FILE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.option("--demo", is_flag=True, help="Models, a cluster and requests of the shipped datasets, in memory.")
-@models_option
-@click.option("--state", metavar="FILE", type=FILE, help="SQLite file that keeps the cluster over restarts.")
-@click.option("--cluster", metavar="FILE", type=FILE, help="Cluster to begin with where the state has none.")
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen at.")
 @click.option(
-    "--port", type=COUNT, default=8080, show_default=True, metavar="N", help="Port to listen at; 0 takes a free one."
+    "--demo", is_flag=True, help="Serve example models, an example cluster and example requests, all in memory."
 )
-@click.option("--token-file", metavar="FILE", type=FILE, help="NAME SCOPE SECRET per line.")
+@models_option
+@click.option("--state", metavar="FILE", type=FILE, help="SQLite file in which the cluster survives restarts.")
+@click.option("--cluster", metavar="FILE", type=FILE, help="Initial cluster, if the state has none.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address on which to listen.")
+@click.option(
+    "--port",
+    type=COUNT,
+    default=8080,
+    show_default=True,
+    metavar="N",
+    help="Port on which to listen; 0 takes a free one.",
+)
+@click.option("--token-file", metavar="FILE", type=FILE, help="File of tokens, one `NAME SCOPE SECRET` per line.")
 @click.option("--open-loopback", is_flag=True, help="Callers on this machine need no token; never behind a proxy.")
 @click.option("--certificate", metavar="FILE", type=FILE, help="TLS certificate.")
-@click.option("--key", metavar="FILE", type=FILE, help="Its key.")
+@click.option("--key", metavar="FILE", type=FILE, help="Key of the TLS certificate.")
 @click.option("--client-ca", metavar="FILE", type=FILE, help="Authority that signs clients' certificates.")
-@click.option("--kubernetes", metavar="URL", help="API server to watch; `in-cluster` for a pod's own.")
+@click.option(
+    "--kubernetes", metavar="URL", help="Kubernetes API server to watch; `in-cluster` for the pod's own cluster."
+)
 @click.option(
     "--evict",
     type=click.Choice(["off", "dry-run", "on"]),
     default="dry-run",
     show_default=True,
-    help="Move pods from nodes where a promise is broken.",
+    help="Evict pods from nodes on which a promise is broken.",
 )
 @click.option(
-    "--evict-per-minute", type=POSITIVE_COUNT, default=60, show_default=True, metavar="N", help="So many at most."
+    "--evict-per-minute",
+    type=POSITIVE_COUNT,
+    default=60,
+    show_default=True,
+    metavar="N",
+    help="Largest number of evictions per minute.",
 )
 @click.option(
-    "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE", help="Probability that all SLOs hold."
+    "--confidence",
+    type=SHARE,
+    default=0.95,
+    show_default=True,
+    metavar="SHARE",
+    help="Probability with which all SLOs of a socket must hold.",
 )
-@click.option("--enforce", metavar="BACKEND", help="Let admins act on this host: auto, resctrl, pqos, cgroup, ...")
 @click.option(
-    "--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of the log's lines."
+    "--enforce",
+    metavar="BACKEND",
+    help="Backend through which admins may change settings of this host: auto, resctrl, pqos, cgroup, ...",
 )
-@click.option("--otlp", metavar="URL", help="OpenTelemetry collector (OTLP over HTTP) that gets spans.")
+@click.option(
+    "--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Format of log lines."
+)
+@click.option("--otlp", metavar="URL", help="OpenTelemetry collector (OTLP over HTTP) to which spans are sent.")
 @click.option("--control", is_flag=True, help="Let admins run control loops on simulated machines.")
-@click.option("--receipts", metavar="FOLDER", type=FILE, help="Receipts of what was done to this host.")
-@click.option("--pools", metavar="FILE", type=FILE, help="RMD's rmd.toml: answer as RMD.")
+@click.option("--receipts", metavar="FOLDER", type=FILE, help="Folder for the receipts of changes to this host.")
+@click.option("--pools", metavar="FILE", type=FILE, help="RMD's rmd.toml; with it the service also answers RMD's API.")
 @click.option("--policies", metavar="FILE", type=FILE, help="RMD's policy.yaml.")
-@click.option("--host-machine", metavar="NAME", help="Machine type of this host, for the ways of its cache.")
-@click.option("--correct", is_flag=True, help="Correct predictions by observed outcomes, within 10 %.")
+@click.option("--host-machine", metavar="NAME", help="Machine type of this host, which gives the number of cache ways.")
+@click.option("--correct", is_flag=True, help="Correct predictions by observed outcomes, by at most 10 %.")
 @click.option(
     "--body-limit-mib",
     type=POSITIVE_COUNT,
     default=32,
     show_default=True,
     metavar="N",
-    help="Largest body of a request.",
+    help="Largest size of a request's body [MiB].",
 )
-@click.option("--backup", metavar="FILE", type=FILE, help="Copy the state, also while in use, and end.")
+@click.option(
+    "--backup", metavar="FILE", type=FILE, help="Copy the state to FILE, even while a service uses it, and exit."
+)
 @json_option
 def command(demo: bool, backup: Path | None, body_limit_mib: int, log: str, as_json: bool, **options: Any) -> None:
     """Serve predictions, placement, a Kubernetes scheduler extender and a web page over HTTP.
 
-    Listens at loopback; beyond it needs --token-file or --client-ca. The API is described at /openapi.json.
+    Listens on loopback by default; other addresses need --token-file or --client-ca. /openapi.json describes the API.
 
     Example: slomo serve --demo
     """
@@ -79,7 +104,7 @@ def command(demo: bool, backup: Path | None, body_limit_mib: int, log: str, as_j
         tell({"copied": str(backup)}, f"copied to {backup}", as_json=as_json)
         return
     _log_to_stderr(log)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # else every write to an API server is a line
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else every write to an API server is logged
     models, begin, prepare = Path(settings(models=options.pop("models")).models), None, None
     if demo:
         from slomo.service.demo import demo_folder, demo_models, fill

@@ -29,18 +29,20 @@ if TYPE_CHECKING:
     "start",
     type=click.Path(),
     metavar="DIR",
-    help="Models of another machine to start from: DATASET then needs a handful of runs, or none.",
+    help="Models of another machine from which training starts; DATASET then needs only a handful of runs, or none.",
 )
-@click.option("--machine", metavar="NAME", help="With --from: the new machine, by name or YAML file; else DATASET's.")
+@click.option(
+    "--machine", metavar="NAME", help="With --from: the new machine, by name or YAML file; by default the dataset's."
+)
 @click.option(
     "--model",
     "names",
     multiple=True,
     metavar="NAME",
     shell_complete=complete_models,
-    help="Model to fit, repeatable; all by default.",
+    help="Model family to fit, repeatable; by default all.",
 )
-@click.option("--target", "targets", multiple=True, metavar="NF", help="Fit this network function only, repeatable.")
+@click.option("--target", "targets", multiple=True, metavar="NF", help="Fit only this network function, repeatable.")
 @seed_option
 @scheduler_option
 @jobs_option
@@ -59,15 +61,15 @@ def command(
 ) -> None:
     """Train models of every network function of DATASET, and save them.
 
-    Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` set the width of intervals, and
-    30 or more with counters also teach the equilibrium.
-    Models of other network functions in DIR stay there; those of the same ones are replaced, with a remark.
-    "Composed by" names the family that answers where none is named and no equilibrium is known: the first in the order
-    slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr whose error, on calibration mixes and on runs left out, is not
-    materially worse than the best.
+    Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` set the width of intervals, and 30
+    or more with counters also teach the equilibrium. Models of other network functions in DIR stay there; models of the
+    same network functions are replaced, with a note. "Composed by" names the family that predicts if no family is
+    requested and the equilibrium is not available. It is the first of slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr
+    whose error, on calibration mixes and on runs left out, is not materially worse than that of the best family.
 
-    With `--from`, models of one machine are carried to another by how long its caches and memory take, and corrected by
-    the runs in DATASET. Without runs answers are `unknown`, because their error was measured on other machines only.
+    With `--from`, models of one machine are converted to another by the latencies of its caches and memory, and
+    corrected by the runs in DATASET. Without runs, predictions have the verdict `unknown`, since their error was
+    measured only on other machines.
 
     Example: slomo train profile.parquet
     """
@@ -78,7 +80,7 @@ def command(
     rows_given = None if dataset is None else find_dataset(dataset)
     spread: dict[str, Any] = {"jobs": 1 if jobs is None else jobs, "scheduler": scheduler}
     spread |= {"start": start, "machine": machine}
-    held = _kept(Path(chosen.models))  # a place that holds something else is refused before hours of training
+    held = _kept(Path(chosen.models))  # a folder with other content is refused before hours of training
     library = train(rows_given, models=names or None, targets=targets or None, seed=chosen.seed, **spread)
     replaced = sorted(held & library.keys())
     library.save(chosen.models)
@@ -128,7 +130,7 @@ def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
 def _kept(place: Path) -> set[tuple[str, str]]:
     """Return the models already in the directory.
 
-    Training replaces only those of the same network functions.
+    Training replaces only models of the same network functions.
     """
     from slomo.errors import ConfigurationError
     from slomo.models.library import ModelLibrary
@@ -138,5 +140,5 @@ def _kept(place: Path) -> set[tuple[str, str]]:
         raise ConfigurationError(f"models cannot be saved in '{place}', which is a file", hint="name a folder")
     entries = set(entries_in(place))
     if not entries and place.is_dir() and any(place.iterdir()) and not (place / INDEX).exists():
-        ModelLibrary.load(place)  # says why it is none
+        ModelLibrary.load(place)  # raises an error if the folder is no library
     return entries

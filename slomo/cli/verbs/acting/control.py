@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Keep promises of throughput while loads change: observe, decide, apply; restore the machine at the end."""
+    """Keep promised throughputs while loads change: observe, decide, apply; restore the machine at the end."""
 
 
 @command.command("run")
@@ -22,8 +22,8 @@ def command() -> None:
 def run_loop(configuration: str, as_json: bool) -> int:
     """Run the control loop that CONFIG describes, on a simulated machine or on this host (`machine: host`).
 
-    SIGTERM and Ctrl-C end it; the machine is given back. A loop that was killed leaves a receipt: `slomo enforce undo
-    --all`. Exit code 1 where a promise was broken in the last round.
+    SIGTERM and Ctrl-C end the loop and restore the machine. A killed loop leaves a receipt; `slomo enforce undo --all`
+    then restores the machine. Exit code 1 if a promise was broken in the last round.
     """
     from slomo.workflow.acting.control import read_control_file, run_control
 

@@ -18,13 +18,13 @@ _backend_option = click.option(
     "--backend",
     default="auto",
     show_default=True,
-    help="resctrl, pqos, cgroup, scheduler, buffers, rdt-class; several joined by +.",
+    help="resctrl, pqos, cgroup, scheduler, buffers or rdt-class; several are joined by +.",
 )
 _receipts_option = click.option(
     "--receipts",
     metavar="FOLDER",
     type=click.Path(path_type=Path),
-    help="Folder of the journal (default: the machine's).",
+    help="Folder of the journal of changes (default: the machine's own).",
 )
 
 
@@ -36,8 +36,10 @@ def _plan_options(command: _Command) -> _Command:
         code: int | None = command(read_plan(plan_file, server=member, machine=machine), **rest)
         return code
 
-    made = click.option("--machine", help="Its machine type, where PLAN holds decisions.")(with_plan)
-    made = click.option("--member", metavar="NAME", help="Whose part, where PLAN holds decisions.")(made)
+    made = click.option("--machine", help="Machine type of the server, if PLAN holds placement decisions.")(with_plan)
+    made = click.option(
+        "--member", metavar="NAME", help="Server whose part to apply, if PLAN holds placement decisions."
+    )(made)
     return click.argument("plan_file", metavar="PLAN")(made)
 
 
@@ -45,7 +47,7 @@ def _plan_options(command: _Command) -> _Command:
 def command() -> None:
     """Set cache ways, memory bandwidth, CPUs, memory node, weights, schedulers or packet buffers on this machine.
 
-    Every change is written down before it is made; `undo` takes it back to the byte, also after kill -9.
+    Every change is recorded before it is made; `undo` restores the exact previous value, even after kill -9.
     """
 
 
@@ -55,7 +57,7 @@ def command() -> None:
 @_receipts_option
 @json_option
 def apply_plan(plan: "EnforcementPlan", backend: str, receipts: Path | None, as_json: bool) -> None:
-    """Apply PLAN (a plan, or what `slomo place --json` printed); verify the settings and print the record of changes.
+    """Apply PLAN (a plan, or the output of `slomo place --json`), verify the settings and print the record of changes.
 
     Example: slomo enforce apply plan.yaml
     """
@@ -117,7 +119,7 @@ def show_machine(backend: str, receipts: Path | None, as_json: bool) -> None:
 @_receipts_option
 @json_option
 def undo_receipt(receipt: str | None, everything: bool, receipts: Path | None, as_json: bool) -> int:
-    """Undo the changes that RECEIPT records, or with --all every recorded change. Exit code 3 if one remains."""
+    """Undo the changes that RECEIPT records, or with --all all recorded changes. Exit code 3 if a change remains."""
     from slomo.errors import UsageError
     from slomo.workflow.acting.enforce import undo_receipts
 

@@ -1,4 +1,4 @@
-"""`slomo noisy-neighbour`: search the highest throughput at a loss ratio beside a noisy program, under policies."""
+"""`slomo noisy-neighbour`: find the highest throughput within a loss ratio beside a noisy program, under policies."""
 
 from typing import TYPE_CHECKING
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("configuration", metavar="CONFIG")
-@click.option("--csv", "csv_file", metavar="FILE", help="Write the rows as CSV, too.")
-@click.option("--html", "html_file", metavar="FILE", help="Write a report with a figure, too.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Also write the rows to a CSV file.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a report with a figure.")
 @json_option
 def command(configuration: str, csv_file: str | None, html_file: str | None, as_json: bool) -> None:
     """Run the noisy-neighbour test that CONFIG describes, on the simulator or on this host (`machine: host`).
 
-    Each row is a level of noise under a policy. On the simulator: the highest load whose loss is within the ratio
-    (MLRsearch), the latency at that load, the loss against a run without noise, and how much of it the policy recovers.
-    On this host: the loss of one victim beside noise on other cores, and whether it exceeds the variation between
-    measurement windows.
+    Each row is a level of noise under a policy. On the simulator, a row shows the highest load whose packet loss is
+    within the ratio (MLRsearch), the latency at that load, the throughput lost relative to a run without noise, and how
+    much of this the policy recovers. On this host, it shows the throughput that one victim loses beside noise on other
+    cores, and whether this exceeds the variation between measurement windows.
     """
     from slomo.report.acting_figures import noisy_neighbour_page, noisy_neighbour_table
     from slomo.workflow.acting.noisy_host import host_noise_test

@@ -22,9 +22,9 @@ _HEADERS = (
     "tenant", "ways", "MBA [%]", "share of core", "memory", "Mpps", "low", "high", "SLO", "kept", "verdict",
     "bottleneck", "lever",
 )  # fmt: skip
-#: Machine if none is named.
+#: Default machine.
 _USUAL = "e5-2620v4"
-#: Options with one number per tenant -> their field of a partition.
+#: Options with one number per tenant -> the partition's field that they set.
 _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weights": "weights", "node": "nodes"}
 
 
@@ -33,25 +33,45 @@ _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weight
 @click.option(
     "--machine",
     shell_complete=complete_machines,
-    help="Where: a name or a file. [default: e5-2620v4, or the only machine of --models]",
+    help="Machine: a name or a YAML file. [default: e5-2620v4, or the only machine of --models]",
 )
-@click.option("--ways", help="Way mask of each tenant, with commas: 0x3,0x3fc; all ways for all if not given.")
-@click.option("--mba", help="Memory bandwidth throttle of each tenant [%], with commas.")
-@click.option("--cores", help="Core of each tenant, with commas: who has the same shares it. One each if not given.")
-@click.option("--weights", help="CPU weight of each tenant on a shared core, with commas.")
-@click.option("--node", help="Node of each tenant's memory, with commas; that of its core if not given.")
-@click.option("--slo", multiple=True, metavar="PLACE=SHARE", help="Promise: 0=0.9 is 90 % of solo for the first.")
-@click.option("--advise", "with_advice", is_flag=True, help="Search the smallest change that keeps all promises.")
-@click.option("--models", metavar="DIR", type=click.Path(), help="Answer from trained models, as `slomo predict` does.")
+@click.option(
+    "--ways", help="Way mask of each tenant, separated by commas: 0x3,0x3fc; by default all tenants share all ways."
+)
+@click.option("--mba", help="Memory bandwidth throttle of each tenant [%], separated by commas.")
+@click.option(
+    "--cores",
+    help="Core of each tenant, separated by commas; tenants with the same number share a core. By default each"
+    " has its own.",
+)
+@click.option("--weights", help="CPU weight of each tenant on a shared core, separated by commas.")
+@click.option("--node", help="Memory node of each tenant, separated by commas; by default the node of its core.")
+@click.option(
+    "--slo",
+    multiple=True,
+    metavar="PLACE=SHARE",
+    help="Promise to the tenant at PLACE: 0=0.9 promises the first tenant 90 % of its solo throughput.",
+)
+@click.option(
+    "--advise", "with_advice", is_flag=True, help="Find the smallest change of settings that keeps all promises."
+)
+@click.option(
+    "--models", metavar="DIR", type=click.Path(), help="Predict with trained models, as `slomo predict` does."
+)
 @click.option(
     "--learn",
     is_flag=True,
-    help="With --models: profile missing tenants over partitions; keep that there.",
+    help="With --models: profile tenants without partition profiles, and store the profiles in DIR.",
 )
-@click.option("--profile", "profile_file", metavar="FILE", help="Keep what was profiled here, and take it from here.")
-@click.option("--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the one NIC port that all share.")
 @click.option(
-    "--window", "window_s", type=SECONDS, metavar="S", help="Length of the measurement that intervals speak of."
+    "--profile",
+    "profile_file",
+    metavar="FILE",
+    help="File in which profiles are stored, and from which stored ones are read.",
+)
+@click.option("--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the NIC port that all tenants share.")
+@click.option(
+    "--window", "window_s", type=SECONDS, metavar="S", help="Length of the measurement to which the intervals apply."
 )
 @coverage_option
 @server_option
@@ -73,12 +93,12 @@ def command(
 ) -> int:
     """Predict MIX, for instance `lpm:2 snort`, under cache ways, throttles, CPU weights and memory nodes.
 
-    With --models, trained models answer; --learn profiles tenants over ways, memory noise and throttles if needed.
-    Without, each distinct tenant is profiled on the simulator; --profile keeps that.
-    With --server the service answers: the loss of each tenant, and the loss that it causes to each other one.
+    With --models, trained models predict; --learn profiles tenants over ways, memory noise and throttles if needed.
+    Without --models, each distinct tenant is profiled on the simulator; --profile stores these profiles. With --server,
+    a service predicts the loss of each tenant, and the loss that it causes to each other tenant.
 
-    Exit code 1 where a promise is predicted to break (with --advise: where no change was found). A promise above the
-    lower end of its interval is kept, but "not certain".
+    Exit code 1 if a promise is predicted to break (with --advise: if no change was found). A promise above the lower
+    bound of its interval counts as kept, but "not certain".
 
     Example: slomo whatif lpm stats:2 --models slomo-models
     """
@@ -102,7 +122,7 @@ def command(
     where = load_machine(machine or _USUAL) if library is None else host_of(library, machine)
     tenants = _tenants(mix)
     promises = _promises(slo, len(tenants))
-    require_possible(setting, where, len(tenants))  # before anything is profiled
+    require_possible(setting, where, len(tenants))  # before any profiling
     answer = what_if(
         _knowledge(profile_file, where, tenants)
         if library is None or models is None
@@ -163,7 +183,7 @@ def _row(row: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _kept(row: dict[str, Any]) -> str:
-    """Return whether a promise is kept; "not certain" if the interval begins below it."""
+    """Return whether a promise is kept; "not certain" if the interval's lower bound is below it."""
     if not row["kept"]:
         return "NO"
     return "yes" if row["slo_mpps"] is None or row["low_mpps"] >= row["slo_mpps"] else "not certain"
@@ -176,7 +196,7 @@ def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
 
 
 def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: "list[Workload]") -> "ModelLibrary":
-    """Return trained models; first profile tenants without profiles over cache ways and throttles, and store these."""
+    """Return trained models; first profile tenants that lack profiles over cache ways and throttles, and store them."""
     missing = []
     for tenant in dict.fromkeys(tenant.saturated for tenant in tenants):
         model = library.get((machine.name, tenant.key))
@@ -207,7 +227,7 @@ def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionProf
     from slomo.workflow.acting.partition_profile import learn_partitions
 
     for name in dict.fromkeys(name for workload in workloads for name in stage_names(workload.nf)):
-        load_network_function(name)  # an unknown name is told before minutes of profiling
+        load_network_function(name)  # report an unknown name before minutes of profiling
     note(f"profiling {len(workloads)} workload(s) over partitions of simulated {machine.name}")
     return learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, workloads)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """Import, show, list, export and merge datasets; rank the metrics of their competitors."""
+    """Import, show, list, export and merge datasets; rank their competitors' metrics."""
 
 
 @command.command("import")
@@ -22,12 +22,18 @@ def command() -> None:
     "--mapping",
     metavar="MAP.yaml|NAME",
     type=click.Path(),
-    help="How columns map to metrics, target and traffic: a file, or the name of a mapping that ships with slomo. "
-    "Without it, FILE holds co-locations by name.",
+    help="Mapping from columns to metrics, target and traffic: a file, or the name of a mapping that ships "
+    "with slomo. Without it, FILE must hold co-locations by name.",
 )
-@click.option("--machine", metavar="NAME", help="Where co-locations by name were measured.")
-@click.option("--unit", metavar="UNIT", help="Of rates of co-locations by name: Mpps, kpps, us, share, ...")
-@click.option("--rates", metavar="COLUMN,...", help="Columns of rates of co-locations by name; all numbers by default.")
+@click.option("--machine", metavar="NAME", help="For co-locations by name: machine on which they were measured.")
+@click.option(
+    "--unit", metavar="UNIT", help="For co-locations by name: unit of the rates (Mpps, kpps, us, share, ...)."
+)
+@click.option(
+    "--rates",
+    metavar="COLUMN,...",
+    help="For co-locations by name: columns that hold rates; by default all columns of numbers.",
+)
 @click.option(
     "--out", metavar="OUT", required=True, type=click.Path(), help="Dataset to write: .parquet, .csv or a directory."
 )
@@ -41,12 +47,12 @@ def import_dataset(
     out: str,
     as_json: bool,
 ) -> None:
-    """Turn measured tables, co-locations by name, or recordings of `pcm -csv`, into a dataset.
+    """Convert measured tables, co-locations by name, or recordings of `pcm -csv` to a dataset.
 
     Several FILEs are merged. Without a mapping, each row of FILE names two or more network functions and holds the rate
     of the first or of all: slomo dataset import pairs.csv --machine NAME --out pairs.parquet. With a mapping of kind
-    `probes`, FILE is the folder of run times beside probes, and OUT the .json that `slomo probes` reads. What a mapping
-    says, and examples, stand in docs/guides/import-your-data.md.
+    `probes`, FILE is the folder of run times beside probes, and OUT the .json that `slomo probes` reads.
+    docs/guides/import-your-data.md describes mappings, with examples.
 
     Example: slomo dataset import pairs.csv --machine rack-7 --out pairs.parquet
     """
@@ -110,7 +116,7 @@ def show_dataset(dataset: str, as_json: bool) -> None:
 @command.command("list")
 @json_option
 def list_datasets(as_json: bool) -> None:
-    """List the datasets that slomo contains."""
+    """List the datasets that ship with slomo."""
     from slomo.records.catalog import catalog
 
     datasets = catalog()
@@ -120,13 +126,13 @@ def list_datasets(as_json: bool) -> None:
 
 @command.command("metrics")
 @click.argument("dataset", type=click.Path())
-@click.option("--target", "targets", multiple=True, metavar="NF", help="Of this network function only, repeatable.")
+@click.option("--target", "targets", multiple=True, metavar="NF", help="Only this network function, repeatable.")
 @json_option
 def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
-    """Rank the competitors' metrics: the model's error with each metric alone, and its gain from adding each.
+    """Rank the competitors' metrics: a model's error with each metric alone, and its gain from adding each metric.
 
-    Mean error of throughput over solo, of competitor settings left out, all network functions alike, in the order in
-    which forward selection takes the metrics.
+    Errors are mean errors of throughput relative to solo throughput, for competitor settings left out of training; all
+    network functions count equally. Metrics are in the order in which forward selection adds them.
     """
     from slomo.records.catalog import find_dataset
     from slomo.training.metric_ranking import rank_metrics, unranked_metrics
@@ -147,7 +153,7 @@ def rank(dataset: str, targets: tuple[str, ...], as_json: bool) -> None:
 @click.argument("dataset", type=click.Path())
 @json_option
 def screen_dataset(dataset: str, as_json: bool) -> None:
-    """Say of every function, from about ten runs beside the synthetic competitor, whether 60 runs are worth it.
+    """Show for every function, from about ten runs beside the synthetic competitor, whether 60 runs are worthwhile.
 
     A network function that loses less than 3.5 % on average over design `sources` needs no more runs: slomo profile NF
     --plan pressure --runs 10 --out few.parquet; slomo dataset screen few.parquet.
@@ -184,7 +190,7 @@ def export_dataset(dataset: str, out: str, as_json: bool) -> None:
 )
 @json_option
 def merge_datasets(dataset: tuple[str, ...], out: str, as_json: bool) -> None:
-    """Join datasets into one. If they must not be merged, print how they differ."""
+    """Merge datasets into one. If they must not be merged, print how they differ."""
     from slomo.records.catalog import find_dataset
     from slomo.records.storage import save_dataset
 

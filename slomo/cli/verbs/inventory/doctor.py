@@ -1,7 +1,7 @@
-"""`slomo doctor`: what this host can measure, and what would disturb it.
+"""`slomo doctor`: show what this host can measure, and what would disturb measurements.
 
-Looks, measures the memory and how far the machine moves for some seconds, changes nothing. Exit code 1 where network
-functions cannot be measured.
+It inspects the host, and measures memory and the drift of speed for some seconds; it changes nothing. Exit code 1 if
+network functions cannot be measured.
 """
 
 from pathlib import Path
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--quick", is_flag=True, help="Leave out what takes seconds: cache size, latency curve, bandwidth, drift."
+    "--quick", is_flag=True, help="Skip measurements that take seconds: cache size, latency curve, bandwidth, drift."
 )
 @click.option(
     "--machine",
     "machine_file",
     metavar="FILE",
-    help="Write this host as a machine, with what was measured, so that the simulator can stand in for it.",
+    help="Write a machine file of this host with the measured values, so that the simulator can imitate the host.",
 )
 @json_option
 def command(quick: bool, machine_file: str | None, as_json: bool) -> int:
-    """Print what this host can measure and what would disturb it, with the command that mends each problem.
+    """Print what this host can measure and what would disturb measurements, with the command that repairs each problem.
 
-    Changes nothing. Exit code 1 where a check fails: network functions cannot be measured here.
+    Changes nothing. Exit code 1 if a check fails, that is, network functions cannot be measured on this host.
     """
     from slomo.testbed.host.doctor.check import Status
     from slomo.testbed.host.doctor.diagnosis import diagnose, this_system

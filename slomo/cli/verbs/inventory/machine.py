@@ -14,7 +14,7 @@ def command() -> None:
 @command.command("list")
 @json_option
 def list_machines(as_json: bool) -> None:
-    """List the machines that slomo contains."""
+    """List the machines that ship with slomo."""
     from slomo.vocabulary.machine import load_machine, machine_names
 
     machines = [load_machine(name) for name in machine_names()]
@@ -29,7 +29,7 @@ def list_machines(as_json: bool) -> None:
 @yaml_option
 @json_option
 def show_machine(name: str, as_json: bool, as_yaml: bool) -> None:
-    """Show everything known about one machine, with its source."""
+    """Show all properties of one machine, with their source."""
     from slomo.vocabulary.documents import to_yaml
     from slomo.vocabulary.machine import load_machine
 

@@ -20,7 +20,8 @@ _signers = click.option(
     "--allowed-signers",
     metavar="FILE",
     type=click.Path(),
-    help="Refuse an index that none of these signed: OpenSSH's format, see ssh-keygen(1). Setting `allowed_signers`.",
+    help="File of allowed signers in OpenSSH's format, see ssh-keygen(1); an index signed by none of them is "
+    "refused. [setting: allowed_signers]",
 )
 
 
@@ -28,8 +29,8 @@ _signers = click.option(
 def command() -> None:
     """Share trained models through a folder or an object store.
 
-    STORE is a folder or what fsspec opens, such as s3://BUCKET/models. Readers see the library as it was before a push
-    or as it is after, whatever happens to the push.
+    STORE is a folder or an address that fsspec opens, such as s3://BUCKET/models. Readers see the library from before a
+    push or from after it, even if the push fails.
     """
 
 
@@ -42,9 +43,18 @@ def _opened(store: str, allowed_signers: str | None = None) -> "SharedLibrary":
 @command.command("push")
 @_directory
 @_store
-@click.option("--dataset", metavar="FILE", type=click.Path(), help="What the models were trained on, for the lineage.")
-@click.option("--sign-with", "key", metavar="KEY", type=click.Path(), help="OpenSSH key to sign the index with.")
-@click.option("--as", "signer", metavar="NAME", default="", help="Who signs, as the file of allowed signers has it.")
+@click.option(
+    "--dataset",
+    metavar="FILE",
+    type=click.Path(),
+    help="Dataset on which the models were trained, recorded as their lineage.",
+)
+@click.option(
+    "--sign-with", "key", metavar="KEY", type=click.Path(), help="OpenSSH key with which the index is signed."
+)
+@click.option(
+    "--as", "signer", metavar="NAME", default="", help="Name of the signer, as in the file of allowed signers."
+)
 @json_option
 def push(directory: str, store: str, dataset: str | None, key: str | None, signer: str, as_json: bool) -> None:
     """Copy the models in DIR to STORE; models of other network functions and machines in STORE stay."""
@@ -56,10 +66,15 @@ def push(directory: str, store: str, dataset: str | None, key: str | None, signe
 @_store
 @_directory
 @_signers
-@click.option("--every", metavar="S", type=SECONDS, help="Do it again and again, so often [s]; a service follows DIR.")
+@click.option(
+    "--every",
+    metavar="S",
+    type=SECONDS,
+    help="Repeat at this interval [s]; a running service loads the models of DIR by itself.",
+)
 @json_option
 def pull(store: str, directory: str, allowed_signers: str | None, every: float | None, as_json: bool) -> None:
-    """Copy the models of STORE to DIR; a running `slomo serve --models DIR` loads them by itself."""
+    """Copy the models of STORE to DIR; a running `slomo serve --models DIR` loads them automatically."""
     for number in count():
         try:
             new = _opened(store, allowed_signers).pull(directory)
@@ -127,10 +142,15 @@ def diff(directory: str, store: str, as_json: bool) -> None:
 @command.command("prune")
 @_store
 @click.option(
-    "--older-than", metavar="S", type=SECONDS, default=86_400.0, show_default=True, help="Leave younger files [s]."
+    "--older-than",
+    metavar="S",
+    type=SECONDS,
+    default=86_400.0,
+    show_default=True,
+    help="Keep files younger than this [s].",
 )
 @json_option
 def prune(store: str, older_than: float, as_json: bool) -> None:
-    """Remove files that no model of STORE needs any more."""
+    """Remove files that no model of STORE needs."""
     removed = _opened(store).prune(older_than)
     tell({"removed": removed, "store": store}, f"{removed} files removed from {store}", as_json=as_json)

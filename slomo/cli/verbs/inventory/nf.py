@@ -19,7 +19,7 @@ def command() -> None:
 @command.command("list")
 @json_option
 def list_network_functions(as_json: bool) -> None:
-    """List the network functions that slomo contains."""
+    """List the network functions that ship with slomo."""
     from slomo.vocabulary.network_function import load_network_function, network_function_names
 
     rows = [(name, load_network_function(name).description) for name in network_function_names()]
@@ -32,7 +32,7 @@ def list_network_functions(as_json: bool) -> None:
 @yaml_option
 @json_option
 def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
-    """Show one network function: what it does per packet and where the numbers come from."""
+    """Show one network function: its work per packet, and the sources of the numbers."""
     from slomo.vocabulary.documents import to_yaml
     from slomo.vocabulary.network_function import load_network_function
 
@@ -47,19 +47,27 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
 @command.command("fit")
 @click.argument("dataset", type=click.Path())
 @click.option("--nf", required=True, metavar="NAME", help="Network function of the dataset: name or workload key.")
-@click.option("--machine", metavar="NAME|FILE", help="Machine to simulate; the dataset's own if not given.")
+@click.option("--machine", metavar="NAME|FILE", help="Machine to simulate; by default the dataset's.")
 @click.option(
-    "--runs", type=POSITIVE_COUNT, default=12, show_default=True, help="Runs to fit to, spread over their slowdowns."
+    "--runs",
+    type=POSITIVE_COUNT,
+    default=12,
+    show_default=True,
+    help="Number of runs to fit to; they are chosen to spread over all slowdowns.",
 )
-@click.option("--fit-machine", metavar="FILE", help="Fit cache, bandwidth and latency as well; write the machine here.")
-@click.option("--out", metavar="FILE", help="Where to write the twin; NAME-twin.yaml if not given.")
+@click.option(
+    "--fit-machine",
+    metavar="FILE",
+    help="Also fit cache size, bandwidth and latency, and write the machine to this file.",
+)
+@click.option("--out", metavar="FILE", help="File to which the twin is written; by default NAME-twin.yaml.")
 @json_option
 def fit_network_function(
     dataset: str, nf: str, machine: str | None, runs: int, fit_machine: str | None, out: str | None, as_json: bool
 ) -> None:
     """Fit a simulated twin to measured runs of DATASET, and write it as a network function's file.
 
-    The file can be used like any file of `--nf`: simulated profiles, `place --check`, what-ifs.
+    Use the file with `--nf`, for simulated profiles, `slomo place --check` and what-if questions.
     """
     from slomo.records.catalog import find_dataset
     from slomo.testbed.host.doctor.machine_file import write_machine

@@ -8,7 +8,7 @@ from slomo.cli.output import emit_json, emit_table, note
 
 @click.group()
 def command() -> None:
-    """List what other packages add to slomo."""
+    """List the plug-ins of other packages."""
 
 
 @command.command("list")

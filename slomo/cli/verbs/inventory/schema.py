@@ -10,9 +10,9 @@ from slomo.cli.output import emit, emit_json
 @click.argument("name", required=False)
 @json_option
 def command(name: str | None, as_json: bool) -> None:
-    """Print the JSON Schema of a document that slomo reads; without NAME list them.
+    """Print the JSON Schema of a document that slomo reads; without NAME, list the documents.
 
-    An editor that speaks JSON Schema completes and checks the document: slomo schema requests > requests.schema.json.
+    An editor that supports JSON Schema completes and checks the document: slomo schema requests > requests.schema.json.
     """
     from slomo.workflow.schemas import DOCUMENTS, document_schema, schema_id
 
