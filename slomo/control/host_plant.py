@@ -72,7 +72,7 @@ class HostPlant:
         unknown = sorted(set(targets_mpps) - set(tenants))
         if unknown or not window_s > 0.0:
             raise InvalidValueError(
-                f"a target for '{unknown[0]}', who does not run" if unknown else f"a window of {window_s:g} s"
+                f"a target for '{unknown[0]}', which does not run" if unknown else f"a window of {window_s:g} s"
             )
         self.tenants, self.targets_mpps, self.backend = dict(tenants), dict(targets_mpps), backend
         self._window_s = window_s

@@ -142,7 +142,7 @@ class ControlLoop:
         faults = self._health.faults(reading, self.plant.now_s())
         if faults:
             listed_faults = "; ".join(f"{name} {why}" for name, why in sorted(faults.items())[:3])
-            raise TestbedError(f"readings are implausible: {listed_faults}", hint="see to the sensors")
+            raise TestbedError(f"readings are implausible: {listed_faults}", hint="check the sensors")
         return reading
 
     def _enforce(self, decision: ControlDecision) -> int:

@@ -56,7 +56,7 @@ class ThrottleController:
 
     def __init__(self, server: str, tenants: Mapping[str, TenantSetting]) -> None:
         if not tenants:
-            raise InvalidValueError("no tenant to throttle", hint="leave the slo away for those that may be throttled")
+            raise InvalidValueError("no tenant to throttle", hint="omit `slo` for tenants that may be throttled")
         self.server, self.tenants = server, dict(tenants)
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:

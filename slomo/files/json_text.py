@@ -53,7 +53,7 @@ def parse_json(text: str | bytes, name: str, hint: str | None = None, most: floa
             json.dumps(data, ensure_ascii=False).encode()  # an unpaired surrogate can be neither shown nor stored
         return data
     except UnicodeError:
-        raise NotJsonError(f"{name}: is not JSON: holds half of a character", hint=hint) from None
+        raise NotJsonError(f"{name}: is not JSON: holds an unpaired surrogate", hint=hint) from None
     except RefusedError as problem:
         where, message = _locate(text if isinstance(text, str) else text.decode("utf-8", "replace"), problem)
         raise ConfigurationError(f"{name}:{where}: {message}", hint=hint) from None

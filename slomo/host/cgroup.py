@@ -135,13 +135,15 @@ class CgroupKnobs(Knobs):
             else:
                 self._move(controller, last, value or "")
         except FileNotFoundError:
-            raise VanishedError(f"control group of '{rest}' no longer exists", hint="another program did it") from None
+            raise VanishedError(
+                f"control group of '{rest}' no longer exists", hint="another program removed it"
+            ) from None
         except OSError as problem:
             if problem.errno == errno.ESRCH:
                 raise VanishedError(f"'{rest}': that process no longer exists", hint="it ended; plan again") from None
             folder = self.path(rest if kind == "group" else rest.rpartition("/")[0])
             if not value and problem.errno in (errno.EBUSY, errno.ENOTEMPTY) and any(folder.glob("*/")):
-                raise InUseError(f"control group '{rest}' holds other groups", hint="left alone") from None
+                raise InUseError(f"control group '{rest}' holds other groups", hint="it was left unchanged") from None
             raise TestbedError(
                 f"the kernel refuses {value!r} for control group '{rest}': {problem.strerror}",
                 hint="run as root" if isinstance(problem, PermissionError) else "see `slomo enforce show`",

@@ -186,7 +186,7 @@ class Journal:
                 raise StoreError(
                     f"journal '{self.path}': what it says of knob '{layer.knob}' (layer {layer.number}) is not what "
                     "was written: its digest differs",
-                    hint="look at the knob itself and set it by hand; other receipts can be undone",
+                    hint="check the knob itself and set it by hand; other receipts can be undone",
                 )
             layers.append(layer)
         return layers

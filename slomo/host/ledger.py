@@ -73,7 +73,7 @@ def undo(receipt: Receipt, knobs: Knobs) -> Undone:
             raise TestbedError(
                 f"receipt '{receipt.identifier}': {len(refused)} of {len(layers)} changes could not be undone: "
                 f"{'; '.join(refused[:3])}",
-                hint="mend that and undo it again; the others are undone",
+                hint="remove the cause and undo it again; the other changes are undone",
             )
         with contextlib.suppress(StoreError):  # the machine is restored; a second undo has nothing to do
             receipt.journal.mark(receipt, "undone")
@@ -91,7 +91,7 @@ def check_place(receipt: Receipt, knobs: Knobs) -> None:
     if head["place"] != knobs.place():
         raise TestbedError(
             f"receipt '{receipt.identifier}' is of another boot or machine ('{head['place']}', here '{knobs.place()}')",
-            hint="what it changed ended with that boot; `slomo enforce undo --all` closes it",
+            hint="its changes ended with that boot; `slomo enforce undo --all` closes it",
         )
 
 

@@ -86,11 +86,13 @@ class ResctrlFacts:
         if self.unit == "GB/s":
             value = max(1, round(amount / (1000.0 if unit == "MB/s" else 1.0) * _EIGHTHS))
             if value > UNLIMITED_AMD:
-                raise TestbedError(f"memory bandwidth of {text}, needed at most 256 GB/s", hint="no limit")
+                raise TestbedError(f"memory bandwidth of {text}, needed at most 256 GB/s", hint="leave the limit out")
             return str(value)
         number = amount * (1000.0 if unit == "GB/s" else 1.0)
         if number < self.least:
-            raise TestbedError(f"memory bandwidth of {text}, needed {self.least} {self.unit} or more", hint="give more")
+            raise TestbedError(
+                f"memory bandwidth of {text}, needed {self.least} {self.unit} or more", hint="give a larger value"
+            )
         return str(-(-round(number) // self.step) * self.step)
 
 

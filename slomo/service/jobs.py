@@ -131,7 +131,7 @@ class Jobs:
             return job
         errand = self._store.read(lambda connection: journal.asked_of_job(connection, name))
         if job.state != "interrupted" or errand is None or job.kind not in self._works:
-            raise Problem(409, f"job {name} is {job.state} and cannot be taken up again", hint="ask for it anew")
+            raise Problem(409, f"job {name} is {job.state} and cannot be resumed", hint="start a new job")
         again = replace(job, state="waiting", message=f"taken up again at {100 * job.done:.0f} %")
         await self._begin(again, errand, lambda connection: journal.put_job(connection, asdict(again)))
         return again
@@ -139,9 +139,7 @@ class Jobs:
     async def _begin(self, job: Job, errand: Any, write: Callable[["sqlite3.Connection"], None]) -> None:
         """Store a job, then wait until the jobs before it have ended."""
         if sum(not item.job.has_ended for item in self._live.values()) >= MOST_WAITING:
-            raise Problem(
-                429, f"{MOST_WAITING} jobs wait already", hint="come back later", headers={"Retry-After": "5"}
-            )
+            raise Problem(429, f"{MOST_WAITING} jobs wait already", hint="retry later", headers={"Retry-After": "5"})
         self._live[job.id] = _Watched(job)
         try:
             await asyncio.wrap_future(self._store.write(write))

@@ -89,14 +89,14 @@ class ServiceSettings:
                 "TLS needs a certificate and its key", hint="give --certificate and --key together; --client-ca beside"
             )
         if self.pools is not None and self.host_machine is None:
-            raise InvalidValueError("pools were given, but not how many ways the cache has", hint="give --host-machine")
+            raise InvalidValueError("pools were given, but not the number of cache ways", hint="give --host-machine")
         for name, value, other, needed in (
             ("--policies", self.policies, "--pools", self.pools),
             ("--host-machine", self.host_machine, "--pools", self.pools),
             ("--evict on", self.evict == "on", "--kubernetes", self.kubernetes),
         ):
             if value and not needed:
-                raise InvalidValueError(f"{name} was given, which means nothing without {other}", hint=f"give {other}")
+                raise InvalidValueError(f"{name} was given, which has no effect without {other}", hint=f"give {other}")
         address = self.kubernetes
         if address not in (None, "in-cluster") and not re.fullmatch(r"https?://[^/\s]+(/\S*)?", address):
             hint = "write https://HOST:PORT, or in-cluster for a pod's own"

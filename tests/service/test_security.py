@@ -144,7 +144,7 @@ def test_refused_tokens_are_logged(start: Started, tokens: Path, caplog: pytest.
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"evict": "on"}, "--evict on was given, which means nothing without --kubernetes"),
+        ({"evict": "on"}, "--evict on was given, which has no effect without --kubernetes"),
         ({"policies": Path("policy.yaml")}, "--policies was given"),
         ({"host_machine": "e5-2620v4"}, "--host-machine was given"),
         ({"kubernetes": "localhost:8080"}, "'localhost:8080' is no address of an API server"),

@@ -339,11 +339,11 @@ def test_what_champsim_cannot_play_is_refused(tmp_path: Path) -> None:
         built(tmp_path, cores)
     testbed = ChampSimTestbed(binaries=tmp_path, folder=tmp_path)
     router = Workload("ip-router")
-    with pytest.raises(InvalidValueError, match="plays 'champsim-4'"):
+    with pytest.raises(InvalidValueError, match="simulates 'champsim-4'"):
         testbed.check(Colocation("silver-4110", router))
     with pytest.raises(InvalidValueError, match="isolation is"):
         testbed.check(Colocation(MACHINE, router, isolation=(Isolation(llc_way_mask=1),)))
-    with pytest.raises(InvalidValueError, match="bounded load"):
+    with pytest.raises(InvalidValueError, match="limited offered load"):
         testbed.check(Colocation(MACHINE, router.with_traffic(Traffic(offered_mpps=1.0))))
     with pytest.raises(InvalidValueError, match="needs a ChampSim of 3 cores, found binaries for 1, 2"):
         testbed.check(Colocation(MACHINE, router, (router, router)))

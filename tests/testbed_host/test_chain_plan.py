@@ -87,7 +87,7 @@ def test_flags_come_from_the_description() -> None:
             "{cycles: 9, core: CORE}",
             "{stages: [nat], kind: tcp, mpps: 1, packet_size_b: 1500, to_ms: 5}",
             InvalidValueError,
-            "tcp and has a time to send from",
+            "tcp and has a start or end time",
         ),
         ("{nf: nat, core: CORE, cycles_from: {1: 5}}", "{stages: [nat], mpps: 1}", ConfigurationError, "to begin with"),
         ("{cycles: 9, core: CORE}", "{stages: [nat, nat], mpps: 1}", ConfigurationError, "comes back to nat"),

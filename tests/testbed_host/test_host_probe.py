@@ -139,7 +139,7 @@ def test_a_calibration_of_another_cache_is_refused() -> None:
     """A sentinel far from what it saw at calibration speaks of another cache, however steady it is now."""
     machine = _Machine(0.4, 0.4)
     watch = DriftWatch(machine.look, 0.1, 2, Look({"cache": 1.0, "memory": 1.0}))
-    with pytest.raises(UnstableMeasurementError, match="calibrated for another machine") as told:
+    with pytest.raises(UnstableMeasurementError, match="has changed since the reporters were calibrated") as told:
         watch.around(machine.run, "a run")
     assert told.value.exit_code == 4
 

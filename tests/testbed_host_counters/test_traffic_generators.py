@@ -92,7 +92,7 @@ def test_testpmd_that_cannot_start_says_why(program: Program, monkeypatch: pytes
     ("generator", "traffic", "match"),
     [
         (TestpmdGenerator("net_null0", 1), ZIPF, "Zipf"),
-        (TestpmdGenerator("net_null0", 1), Traffic(offered_mpps=1.0), "only knows full speed"),
+        (TestpmdGenerator("net_null0", 1), Traffic(offered_mpps=1.0), "only sends at full speed"),
         (TestpmdGenerator("net_null0", 1, mode="txonly"), FLOWS, "one flow"),
         (PcapReplay("net_null0", 1), Traffic(flow_count=100_000), "at most 65535"),
         (PktgenGenerator(), ZIPF, "Zipf"),

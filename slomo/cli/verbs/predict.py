@@ -183,7 +183,7 @@ def _bulk(
     if other := [name for name, value in options.items() if value]:
         raise UsageError(
             f"--{other[0].replace('_', '-')} was given with --from",
-            hint="mixes say who is asked about and who is beside; options of one question do not belong here",
+            hint="the file names the target and competitors of every mix; leave out options of a single question",
         )
     chosen = settings(**{name: how[name] for name in ("models", "machine", "model", "coverage", "seed")}, jobs=jobs)
     machine = _machine(how["machine"], chosen.machine, load_library(chosen.models))

@@ -171,7 +171,7 @@ def configuration_from(
     pool = data["CachePool"]
     in_mib = "total" in pool or "guaranteed" in pool
     if in_mib and way_mib is None:
-        raise ConfigurationError("sizes in MiB, but how large is a way?", hint="name the machine")
+        raise ConfigurationError("sizes in MiB need the size of a way", hint="name the machine")
     scale = way_mib if in_mib else None
     guarantee = pool.get("guarantee", pool.get("guaranteed", 0))
     burst = pool.get("burstable", pool.get("besteffort", 0))

@@ -115,7 +115,9 @@ def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> 
     body = convert(data, RmdWorkload, "workload", hint='{"core_ids": ["4"], "policy": "gold"}')
     cores, tasks = _numbers("core_ids", body.core_ids), _numbers("task_ids", body.task_ids)
     if bool(cores) == bool(tasks):
-        raise InvalidValueError("a workload is cores or tasks, one of both", hint="name core_ids or task_ids")
+        raise InvalidValueError(
+            "a workload names cores or tasks, exactly one of the two", hint="name core_ids or task_ids"
+        )
     rdt = body.rdt or RmdAllocation()
     cache, mba = rdt.cache or RmdLimits(), rdt.mba or RmdBandwidth()
     highest = (body.max_cache or 0) if cache.max is None else cache.max

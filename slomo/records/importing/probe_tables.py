@@ -155,13 +155,13 @@ def _curve(path: Path, column: str | None) -> tuple[NDArray[np.float64], NDArray
     for text, value in _column(path, column).items():
         level = _number(path, text)
         if level < 0.0:
-            raise ConfigurationError(f"{path}: level {text} of the dial, needed 0 or more")
+            raise ConfigurationError(f"{path}: level {text}, needed 0 or more")
         run_times[level] = value
     levels = np.array(sorted(run_times))
     if len(levels) < 2 or levels[0] != 0.0:
         shown = ", ".join(f"{level:g}" for level in levels[:5])
         raise ConfigurationError(
-            f"{path}: the dial has levels {shown}, needed 0 (no competitor) and at least one more",
+            f"{path}: has levels {shown}, needed 0 (no competitor) and at least one more",
             hint="measure the run time alone, too",
         )
     return levels, np.array([run_times[level] for level in levels.tolist()])

@@ -85,7 +85,7 @@ async def explain(service: "Service", call: Call) -> Answer:
     """Show the predictions behind the last decision about a pod."""
     judgement = service.kubernetes.explanations.explain(call.path["pod"], service.kubernetes.view)
     if judgement is None:
-        raise Problem(404, "nothing was asked about this pod lately", hint="name it as name, namespace/name or uid")
+        raise Problem(404, "no recent decision about this pod is stored", hint="name it as name, namespace/name or uid")
     return Answer(judgement)
 
 

@@ -147,7 +147,7 @@ def check_origin(headers: Mapping[str, str]) -> None:
     except ValueError:
         same = False
     if not same:
-        raise Problem(403, "a page from elsewhere may not change anything here")
+        raise Problem(403, "another site's page may not change anything")
 
 
 def _secret(headers: Mapping[str, str]) -> str | None:

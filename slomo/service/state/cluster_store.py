@@ -187,7 +187,7 @@ class ClusterStore:
         before = placer.snapshot()
         change = act(placer.lifecycle)
         if not change.done:
-            raise Problem(409, change.text, hint="ask with what_if who stands in the way, and why")
+            raise Problem(409, change.text, hint="send it with what_if to see what prevents it")
         try:
             number = self._lived(connection, change, caller, (before, placer.snapshot()))
         except BaseException:

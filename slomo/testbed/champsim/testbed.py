@@ -93,7 +93,8 @@ class ChampSimTestbed:
         """Raise the errors of :meth:`run` for `colocation` without running it."""
         if colocation.machine != self.machine.name:
             raise InvalidValueError(
-                f"{colocation.label}: this testbed plays '{self.machine.name}'", hint="name that machine in the plan"
+                f"{colocation.label}: this testbed simulates '{self.machine.name}'",
+                hint="name that machine in the plan",
             )
         asked = {name: getattr(colocation, name) for name in ("isolation", "sockets", "memory_node", "port_gbps")}
         for name, value in asked.items():
@@ -106,7 +107,7 @@ class ChampSimTestbed:
         for workload in colocation.tenants:
             if workload.traffic.offered_mpps is not None or workload.configuration.get("rate_mpps"):
                 raise InvalidValueError(
-                    f"'{workload.key}' is offered a bounded load, needed as much as it can take: a trace has no clock",
+                    f"'{workload.key}' has a limited offered load, needed saturation: a trace has no clock",
                     hint="leave offered_mpps and rate_mpps out",
                 )
             self._definition(workload.nf).configured(workload)

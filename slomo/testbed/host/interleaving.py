@@ -105,7 +105,7 @@ class WindowTaker:
         raise UnstableMeasurementError(
             f"'{name}' got {share:.0%} of its cores in {self.settings.attempts + 1} windows in a row, "
             f"needed {self.settings.minimum_cpu_share:.0%}",
-            hint="end what else runs on these cores; an NF that does not poll says `polling: false`",
+            hint="end other programs on these cores; for an NF that does not poll, write `polling: false`",
         )
 
     def _valid(self, tenants: Sequence[HostTenant], windows: Sequence[Window]) -> bool:

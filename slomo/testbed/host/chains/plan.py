@@ -160,7 +160,7 @@ def require_runnable(system: ChainSystem) -> None:
         if stage.core not in cores:
             raise InvalidValueError(
                 f"stages.{stage.name}.core is {stage.core}, this process may use {', '.join(map(str, cores))}",
-                hint="stages may share a core; which ones this process may use, taskset -p $$ says",
+                hint="stages may share a core; `taskset -p $$` shows the cores of this process",
             )
     for chain in system.chains:
         if chain.responsive:
@@ -184,13 +184,13 @@ def _require_tcp(chain: ServiceChain, system: ChainSystem) -> None:
         )
     if chain.from_ms > 0.0 or chain.to_ms < float("inf"):
         raise InvalidValueError(
-            f"chain '{chain.name}' is tcp and has a time to send from or to, which on a host only udp has",
-            hint="give the times to the chains beside it, or slomo chain simulate",
+            f"chain '{chain.name}' is tcp and has a start or end time, which a host supports only for udp",
+            hint="give the times to other chains, or use slomo chain simulate",
         )
     for stage in system.stages:
         if stage.name in chain.stages and stage_flags(stage)[1] in _REWRITE:
             raise InvalidValueError(
                 f"chain '{chain.name}' is tcp, and its stage '{stage.name}' ({stage_flags(stage)[1]}) rewrites "
                 "addresses: on a host the receiver would not know the packets",
-                hint="take the stage out, or slomo chain simulate",
+                hint="remove the stage, or use slomo chain simulate",
             )

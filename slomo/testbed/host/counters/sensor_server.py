@@ -77,7 +77,7 @@ class SensorServerReader:
         Raises TestbedError if the reader was not started, or the server has stopped or restarted.
         """
         if self._before is None:
-            raise TestbedError("'pcm-sensor-server' was not asked before", hint="call `start` first")
+            raise TestbedError("'pcm-sensor-server' was not started", hint="call `start` first")
         (began_s, before), self._before = self._before, None
         after = self._ask()
         duration_s = time.monotonic() - began_s

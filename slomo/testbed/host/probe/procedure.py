@@ -147,5 +147,5 @@ def _numb(llc_mib: float) -> UnstableMeasurementError:
     return UnstableMeasurementError(
         f"no reporter feels anything beside the strongest competitors, with {llc_mib:.1f} MiB of cache to share: "
         "each lost less than twice its standard error",
-        hint="the cores given share neither cache nor memory bandwidth to speak of: see `slomo doctor`",
+        hint="the two cores hardly share cache or memory bandwidth: see `slomo doctor`",
     )

@@ -139,7 +139,7 @@ class DriftWatch:
         raise UnstableMeasurementError(
             f"{label}: the machine changed while this was measured, {self.attempts + 1} times in a row: the sentinel's "
             f"'{what}' ran at {change:.2f} times its speed afterwards (limit {self.limit:.0%})",
-            hint="others use the machine below: wait, see `slomo doctor`; the same command then goes on from here",
+            hint="other virtual machines use this hardware: wait, see `slomo doctor`; the same command then continues",
         )
 
     def _just_seen(self) -> Look:
@@ -152,9 +152,9 @@ class DriftWatch:
         what, change = self.calibrated.change(seen)
         if factor(change) > ANOTHER:
             raise UnstableMeasurementError(
-                f"the reporters were calibrated for another machine than this is now: the sentinel's '{what}' runs at "
-                f"{change:.2f} times its speed of then (needed {1.0 / ANOTHER:.2f} to {ANOTHER:.2f})",
-                hint="what was measured is kept; a new campaign calibrates again by itself",
+                f"this machine has changed since the reporters were calibrated: the sentinel's '{what}' runs at "
+                f"{change:.2f} times its speed at calibration (needed {1.0 / ANOTHER:.2f} to {ANOTHER:.2f})",
+                hint="finished runs are kept; a new campaign calibrates again",
             )
 
 

@@ -96,6 +96,6 @@ def require_saturating(traffic: Traffic, generator: str) -> None:
     """
     if traffic.offered_mpps is not None:
         raise InvalidValueError(
-            f"traffic generator '{generator}' only knows full speed, {traffic.offered_mpps:g} Mpps were asked for",
+            f"traffic generator '{generator}' only sends at full speed, {traffic.offered_mpps:g} Mpps were asked for",
             hint="use 'pktgen' or 'trex', which hold a rate",
         )

@@ -70,7 +70,7 @@ class Place:
             return None
         return TestbedError(
             f"'{self.host}' cannot be reached over SSH, or the connection broke: {finished.last_words()}",
-            hint=f"`ssh {self.host} true` must work without a question: its key in ~/.ssh/known_hosts, yours there",
+            hint=f"`ssh {self.host} true` must work without a prompt: put its key into ~/.ssh/known_hosts, yours there",
         )
 
     def can_run(self, command: str) -> tuple[bool, str]:
