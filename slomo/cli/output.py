@@ -1,6 +1,6 @@
-"""Print what commands return: aligned tables for people, one JSON document for programs.
+"""Print results of commands: aligned tables for people, or one JSON document for programs.
 
-uv's rule: data on stdout, everything else on stderr, readable without colour.
+As in uv, data go to stdout and everything else to stderr, readable without colour.
 """
 
 import json
@@ -18,7 +18,7 @@ from slomo.vocabulary.display import cell
 
 
 def output_path(name: str, what: str, suffixes: Sequence[str] = ()) -> Path:
-    """Return the path of the file that a command will write; check it before anything is computed.
+    """Return the path of the file that a command will write, after checking it before any computation.
 
     Raises ConfigurationError for a format that a figure (`what`), say, is not stored in, for a folder instead of a
     file, and where the file's folder is missing or read-only.
@@ -47,7 +47,7 @@ def figure_path(name: str | None) -> Path | None:
 
 
 def emit_json(document: Any) -> None:
-    """Print one JSON document on stdout, each value in its stored form; non-finite numbers become null.
+    """Print one JSON document on stdout; values are written in their stored form, non-finite numbers as null.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def tell(document: Any, text: str, *, as_json: bool) -> None:
         note(text)
 
 
-#: Told where an imported table has shares.
+#: Note for results from an imported table whose rates are shares of solo throughput.
 SHARES = "note: the imported table has shares: 1 Mpps stands for what a function does alone"
 
 
@@ -95,7 +95,7 @@ def note(text: str) -> None:
 
 
 def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table on stdout: numbers to the right, text to the left, no decoration."""
+    """Print a table on stdout, with numbers aligned right, text aligned left and no lines."""
     click.echo(format_table(headers, rows))
 
 

@@ -1,6 +1,6 @@
-"""`slomo place`: place network functions on a cluster by predictions, check that on a testbed, compare policies.
+"""`slomo place`: place network functions on a cluster by predictions, check placements, compare policies.
 
-Without a sub-command the words are CLUSTER and REQUESTS, as in `slomo place cluster.yaml requests.yaml`.
+Without a sub-command, the arguments are CLUSTER and REQUESTS, as in `slomo place cluster.yaml requests.yaml`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -71,7 +71,7 @@ class DefaultGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Let options that stand before CLUSTER belong to the command `batch`, too."""
+        """Pass options before CLUSTER to the command `batch`, too."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["batch", *args]
         return super().parse_args(ctx, args)
@@ -86,7 +86,7 @@ _requests = click.argument("requests", type=click.Path())
 def command() -> None:
     """Place network functions on a cluster so that they keep their SLOs.
 
-    `slomo place CLUSTER REQUESTS` is `slomo place batch`: its options are listed by `slomo place batch --help`.
+    `slomo place CLUSTER REQUESTS` is short for `slomo place batch`; `slomo place batch --help` lists its options.
 
     Example: slomo place cluster.yaml requests.yaml --policy predicted --check
     """
@@ -104,12 +104,17 @@ def command() -> None:
 @profiles_option
 @click.option(
     "--fallback", type=click.Choice(["refuse", "alone", "worst-case"]), default="refuse", show_default=True,
-    help="What to do with a network function that has no model on a machine.",
+    help="How to treat a network function that has no model for a machine.",
 )  # fmt: skip
 @handover_option
 @click.option("--check", is_flag=True, help="Run the placed servers on the simulator and count broken SLOs.")
-@click.option("--snapshot", metavar="FILE", type=click.Path(), help="Write what is placed, for `Placer.restore`.")
-@click.option("--stats", is_flag=True, help="Say how many entries each memory holds, and what the grid of SLOs costs.")
+@click.option(
+    "--snapshot",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write the placed cluster to FILE, for `slomo place change` and `Placer.restore`.",
+)
+@click.option("--stats", is_flag=True, help="Print the number of entries of each cache of the placer.")
 @click.option(
     "--worth-measuring",
     type=POSITIVE_COUNT,
@@ -119,7 +124,7 @@ def command() -> None:
 @own_nf_option
 @seed_option
 @server_option
-@click.option("--what-if", is_flag=True, help="With --server: say what would be decided, and change nothing.")
+@click.option("--what-if", is_flag=True, help="With --server: show the decisions without placing anything.")
 @json_option
 def batch(
     as_json: bool,
@@ -135,8 +140,8 @@ def batch(
 
     With --server the cluster is the service's: slomo place REQUESTS --server URL.
 
-    Exit code 5 if a request is refused; the other requests are placed. With --check, exit code 1 if all are placed and
-    an SLO is broken in simulation.
+    Exit code 5 if a request is refused; the other requests are placed. With --check, exit code 1 if all requests are
+    placed and an SLO is broken in simulation.
 
     Example: slomo place cluster.yaml requests.yaml
     """
@@ -267,7 +272,13 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @command.command("compare")
 @_cluster
 @_requests
-@click.option("--policy", "policies", multiple=True, help="Policy, repeatable; all that can by default.", **_POLICY)  # type: ignore[arg-type]
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    help="Policy, repeatable; by default all that can place these requests.",
+    **_POLICY,
+)  # type: ignore[arg-type]
 @models_option
 @model_option
 @method_option
@@ -337,7 +348,7 @@ def profiles(**options: Any) -> None:
     from slomo.cli.verbs.profile import command as profile_command
     from slomo.extras import need
 
-    need("pandas", extra="simulate")  # what `slomo profile` names
+    need("pandas", extra="simulate")  # the extra that `slomo profile` names, too
     click.get_current_context().invoke(profile_command, plan="ways", **options)
 
 
@@ -348,7 +359,7 @@ def profiles(**options: Any) -> None:
 @seed_option
 @json_option
 def workload(family: str, count: int, out: str, seed: int | None, as_json: bool) -> None:
-    """Write a file of requests with which policies can be compared.
+    """Write a file of requests for comparing policies.
 
     FAMILY is sensitive, insensitive or combination (ResQ's), slomo, or numasfp (chains with rates over time).
     """

@@ -1,9 +1,9 @@
-"""Answer questions by one library's models: waiting questions are predicted in one batch, and answers are remembered.
+"""Answer questions by one library's models: waiting questions are predicted in one batch, and answers are cached.
 
-A cluster has few distinct mixes, and a mix in a batch costs a tenth of a single one. Questions that arrive while the
-service is busy are therefore answered together (continuous batching in language-model servers; no timer delays
-anybody), and solved mixes are kept (`slomo.prediction.batch`). Questions with loads, explanations, unprofiled traffic,
-accelerators, full ports or another model are answered by `slomo.predict`, one by one.
+A cluster has few distinct mixes, and a mix in a batch costs a tenth of a mix that is predicted alone. Questions that
+arrive while the service is busy are therefore answered together, without a timer (as in continuous batching of
+language-model servers), and solved mixes are cached (`slomo.prediction.batch`). Questions with loads, explanations,
+unprofiled traffic, accelerators, full ports or another model are answered one by one, by `slomo.predict`.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.workload_text import each_instance
 from slomo.workflow.predict import predict
 
-#: Largest number of cached encoded answers; the oldest are dropped first.
+#: Largest number of cached encoded answers; the oldest answers are dropped first.
 MOST_KEPT = 20_000
 #: Largest number of questions in one batch on the event loop.
 MOST_TOGETHER = 128
-#: Largest number of mixes of a machine solved in advance, and the number per step.
+#: Largest number of a machine's mixes that are solved in advance, and number of mixes per step.
 MOST_AHEAD, CHUNK = 20_000, 256
-#: Number of steps solved in advance for a machine with more mixes: by then loops are compiled (`equilibrium`).
+#: Number of steps in advance for a machine with more mixes; after them, the loops of `equilibrium` are compiled.
 WARMING = 4
 DEFAULT_COVERAGE = 0.9
 _encode = msgspec.json.Encoder().encode
@@ -48,7 +48,7 @@ Key = tuple[str | None, float]
 
 @dataclass
 class _Waiting:
-    """A question, and the future that its caller awaits."""
+    """A waiting question, and the future that its caller awaits."""
 
     question: QuestionBody
     raw: bytes
@@ -58,7 +58,7 @@ class _Waiting:
 class ServiceAnswers:
     """Answers questions by the models of one library.
 
-    `fingerprint`: names the library in every answer.
+    `fingerprint`: identifier of the library in every answer.
     """
 
     def __init__(self, library: ModelLibrary, fingerprint: str) -> None:
@@ -70,7 +70,7 @@ class ServiceAnswers:
         self.question_count = 0
 
     def kept(self, raw: bytes) -> bytes | None:
-        """Return the remembered answer to an equal question."""
+        """Return the cached answer to an equal question; None if there is none."""
         return self._kept.get(raw)
 
     def is_plain(self, question: QuestionBody) -> bool:
@@ -84,7 +84,7 @@ class ServiceAnswers:
         )
 
     async def ask(self, question: QuestionBody, raw: bytes) -> bytes:
-        """Answer a question without special options, in one batch with all waiting ones."""
+        """Answer a question without special options, in one batch with all waiting questions."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(question, raw, loop.create_future())
         self._waiting.append(waiting)
@@ -115,8 +115,9 @@ class ServiceAnswers:
     def ahead(self) -> Iterator[Callable[[], float]]:
         """Yield steps, each of which predicts some mixes in advance and returns the time it took [s].
 
-        If all mixes are too many, enough small ones are solved that models are built and loops compiled before the
-        first placement. One single question follows for each machine, which compiles what only those use.
+        If a machine has too many mixes, only small mixes are solved, enough to build models and compile loops before
+        the first placement. One single question per machine follows, to compile the code that only single questions
+        use.
         """
         for name in self.library.machines:
             machine = self._machine(name)
@@ -130,12 +131,12 @@ class ServiceAnswers:
             name = self.library.machines[0]
         if name not in self._machines:
             if name is not None and name not in self.library.machines:
-                return _Machine(self.library, name)  # without models; not cached, as callers choose the name
+                return _Machine(self.library, name)  # without models; not cached, since callers choose the name
             self._machines[name] = _Machine(self.library, name)
         return self._machines[name]
 
     def _gather(self, before: int) -> None:
-        """Answer all waiting questions when no more arrive, or enough are waiting."""
+        """Answer all waiting questions once no more arrive or enough are waiting."""
         if before < len(self._waiting) < MOST_TOGETHER:
             asyncio.get_running_loop().call_soon(self._gather, len(self._waiting))
         else:
@@ -166,7 +167,7 @@ class ServiceAnswers:
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
         """Answer questions about one machine in one batch; an invalid one does not affect the others.
 
-        A lone question is answered without arrays, which pay from two questions on.
+        A single question is answered without arrays, since these are faster only for two questions or more.
         """
         machine, predictions = self._machine(key[0]), list[Prediction | None]([None])
         try:
@@ -223,17 +224,17 @@ class ServiceAnswers:
 
 
 def _ask_once(library: ModelLibrary, machine: str) -> float:
-    """Answer one question, to prepare all code; return the time it took [s]."""
+    """Answer one question by each method, to compile all code; return the time it took [s]."""
     begun = time.perf_counter()
     for method in ("equilibrium", "composed"):
         predictor = Predictor(library, machine, method=method)
-        with suppress(SlomoError):  # some functions answer to one method alone
+        with suppress(SlomoError):  # some functions can be predicted by one method only
             predictor.predict(predictor.workloads[0], predictor.workloads[:1], explain=False)
     return time.perf_counter() - begun
 
 
 class _Machine:
-    """The network functions of one machine that can be predicted in batches, numbered."""
+    """The network functions of one machine that can be predicted in batches; each has a number."""
 
     def __init__(self, library: ModelLibrary, name: str | None) -> None:
         self.name, self._library = name or "", library
@@ -246,13 +247,13 @@ class _Machine:
         self.places = capacities.cores if capacities is not None else 16
 
     def knows(self, names: "set[str] | tuple[str, ...]") -> bool:
-        """Whether every name is one of the functions numbered here."""
+        """Return whether all names are of functions that have a number."""
         return bool(self.tenants) and all(self._number(name) >= 0 for name in names)
 
     def _number(self, name: str) -> int:
         number = self._numbers.get(name, -1)
         if number < 0 and not any(sign in name for sign in "@(:"):
-            with suppress(SlomoError):  # not kept: callers choose names
+            with suppress(SlomoError):  # not cached, since callers choose names
                 tenant = tenant_of(self._library, name, self.name)
                 number = -1 if tenant.adapted or tenant.offered_mpps else self._at.get(id(tenant.model), -1)
             if number >= 0:
@@ -260,13 +261,13 @@ class _Machine:
         return number
 
     def one(self, question: QuestionBody) -> Prediction:
-        """Predict one mix of names numbered here, without arrays; errors as `slomo.prediction.question.answer`."""
+        """Predict one mix of numbered functions, without arrays; errors as in `slomo.prediction.question.answer`."""
         tenants = tuple([self.tenants[self._numbers[name]] for name in (question.target, *question.competitors)])
         how = PredictionOptions(question.method, coverage=question.coverage, explain=False, window_s=question.window_s)
         return answer(server_with(tenants, self.name), how, strict=question.strict)
 
     def predicted(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> PredictionBatch:
-        """Predict mixes of names numbered here. Raises InvalidValueError for a mix with more tenants than cores."""
+        """Predict mixes of numbered functions. Raises InvalidValueError for a mix with more tenants than cores."""
         numbers = [[self._numbers[name] for name in (target, *mix)] for target, mix in zip(targets, mixes, strict=True)]
         return self._predicted(numbers, coverage)
 
@@ -311,7 +312,7 @@ class _Machine:
             yield mixes
 
     def learn(self, mixes: Sequence[tuple[int, ...]]) -> float:
-        """Predict mixes in advance and keep the results; return the time it took [s]."""
+        """Predict mixes in advance and cache the results; return the time it took [s]."""
         begun = time.perf_counter()
         self._predicted(mixes, DEFAULT_COVERAGE)
         return time.perf_counter() - begun

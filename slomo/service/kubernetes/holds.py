@@ -1,9 +1,9 @@
 """Reserve places for pods that are not yet bound, in Lease objects that all replicas of the service see.
 
 There is one Lease per node; its annotation lists the expected pods. It is written with the version on which the node
-was judged (optimistic concurrency): if two schedulers choose one node at the same time, one write fails and is judged
-anew. Writes for one node follow each other; pods that wait meanwhile share the next one. Entries are removed only by
-time, never when a binding is seen, as another replica may see that later.
+was judged (optimistic concurrency). If two schedulers choose one node at the same time, one write fails, and its pod is
+judged again. Writes for one node follow each other; all pods that wait meanwhile share the next write. Entries expire
+by time only; they are not removed when a binding is seen, since another replica may see the binding later.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from slomo.service.kubernetes.watch import Watch, WatchedKind
 from slomo.service.kubernetes.wire import Lease
 
 _LOG = logging.getLogger("slomo.service")
-#: Annotation of a Lease with the expected pods, as JSON. Label of those Leases. What their names begin with.
+#: Annotation of a Lease with the expected pods as JSON; label of these Leases; prefix of their names.
 HELD, LABEL, PREFIX = "slomo.io/held", "slomo.io/holds", "slomo-hold-"
 
 
 class TakenMeanwhile(PredictionError):  # noqa: N818 - says what happened
-    """A place could not be reserved, because other schedulers took it at every attempt."""
+    """A place could not be reserved, since other schedulers took it in every attempt."""
 
 
 class _HeldPlace(Struct, array_like=True):
@@ -46,11 +46,11 @@ class _HeldPlace(Struct, array_like=True):
 
 @dataclass(frozen=True)
 class _Held:
-    """Reserved places on a node as stored in its Lease object, with the object's version."""
+    """Places reserved on a node, as stored in its Lease object, with the object's version."""
 
     version: str
     places: dict[str, _HeldPlace]
-    #: Whose it is: its node, with which the API server removes it.
+    #: Owner references: the node, with which the API server removes the Lease.
     owners: list[dict[str, Any]]
 
 
@@ -60,18 +60,19 @@ _decode = msgspec.json.Decoder(dict[str, _HeldPlace]).decode
 class SharedHolds:
     """Reserves places for pods, in this replica and in the Kubernetes API.
 
-    Replicas compare the time of day only where one lists what was held before it began: there, clocks that differ by
-    half a minute hide a place, or hold it for half a minute too long. `is_shared`: whether other replicas see what is
-    held; False where the API server refuses Leases (no such role).
+    A replica compares the time of day with other replicas' times only when it lists places reserved before its start;
+    if the clocks differ by half a minute, such a place is missed or kept half a minute too long. `is_shared`: whether
+    other replicas see the reserved places; False if the API server refuses Leases (missing role).
     """
 
     def __init__(self, watch: Watch, view: ClusterView) -> None:
         self._watch, self._view, self._wall = watch, view, time.time
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{watch.namespace}/leases"
         self._known: dict[str, _Held] = {}
-        #: Places of this replica that are to be written, by node.
+        #: Places of this replica that wait to be written, by node.
         self._wanted: dict[str, dict[str, _HeldPlace]] = {}
-        #: How often places of others were seen on a node: a judgement before the last of them holds no more.
+        #: By node: number of times that places of other replicas were seen; it invalidates earlier judgements of the
+        #: node.
         self._foreign: Counter[str] = Counter()
         self._locks: dict[str, asyncio.Lock] = {}
         self.is_shared = True
@@ -80,10 +81,10 @@ class SharedHolds:
         )
 
     def take(self, uid: str, need: PodNeed, node: str) -> Coroutine[None, None, bool]:
-        """Reserve a place for a pod in this replica at once; in the API when the returned coroutine has ended.
+        """Reserve a place for a pod: at once in this replica, in the API by the returned coroutine.
 
-        It returns False if another replica changed the node's held places: judge anew. It raises TakenMeanwhile if the
-        API server does not answer.
+        The coroutine returns False if another replica has changed the node's places, so that the node must be judged
+        again. It raises TakenMeanwhile if the API server does not answer.
         """
         place = _HeldPlace(need.nf, need.min_share, need.min_mpps, self._wall() + HOLD_S)
         self._wanted.setdefault(node, {})[uid] = place
@@ -95,7 +96,7 @@ class SharedHolds:
         try:
             async with self._locks.setdefault(node, asyncio.Lock()):
                 known = self._known.get(node)
-                is_held = known is not None and known.places.get(uid) == place  # written with a place before
+                is_held = known is not None and known.places.get(uid) == place  # written with another place
                 if not is_held and judged_at == self._foreign[node]:
                     is_held = await self._shared(node)
             return is_held
@@ -108,7 +109,7 @@ class SharedHolds:
                     self._view.release(uid)
 
     async def _shared(self, node: str) -> bool:
-        """Write all places wanted on a node to the API; return False if another replica has changed them meanwhile."""
+        """Write all places wanted on a node to the API; return False if another replica has changed them."""
         known, now_s = self._known.get(node), self._wall()
         places = {} if known is None else {key: it for key, it in known.places.items() if it.until_s > now_s}
         answer = await self._write(node, places | self._wanted[node], known)
@@ -137,7 +138,7 @@ class SharedHolds:
             if view is not None and view.uid:
                 meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": view.uid}]
             return await self._watch.request("POST", self._path, body)
-        if known.owners:  # as they are: changing them may need more rights
+        if known.owners:  # unchanged, since changing them may need more rights
             meta["ownerReferences"] = known.owners
         meta["resourceVersion"] = known.version
         return await self._watch.request("PUT", f"{self._path}/{PREFIX}{node}", body)
@@ -165,7 +166,7 @@ class SharedHolds:
         return {uid: place for uid, place in places.items() if before.get(uid) != place}
 
     def _seen(self, lease: Lease) -> None:
-        """Reserve in this replica what another one has just written."""
+        """Reserve in this replica the places that another replica has just written."""
         self._held(lease, -math.inf)
 
     def _held(self, lease: Lease, since_s: float) -> None:
@@ -182,10 +183,10 @@ class SharedHolds:
     def _replace(self, leases: list[Lease]) -> None:
         names = {lease.metadata.name.removeprefix(PREFIX) for lease in leases}
         self._known = {node: held for node, held in self._known.items() if node in names}
-        for lease in leases:  # written at any time: the replicas' clocks tell
+        for lease in leases:  # their time of writing is known only by the replicas' clocks
             self._held(lease, self._wall())
 
 
 def _is_newer(version: str, than: str) -> bool:
-    """Compare versions of one object: integers, as the API server guarantees since 1.35."""
+    """Compare versions of one object as integers, which the API server guarantees since 1.35."""
     return (len(version), version) > (len(than), than)

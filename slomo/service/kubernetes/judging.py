@@ -1,8 +1,9 @@
 """Find the nodes on which every promise is kept with one more pod, by one prediction for all candidate nodes.
 
-Equal nodes (same machine, same mix) are one question, and verdicts are cached by mix: between two pods only the node
-that took the first one is new. A network function without a model counts as the worst neighbour of the library
-(`slomo.placement.feasibility.worst_case`). A promise to it is refused, because no prediction supports it.
+Equal nodes (same machine, same mix) need only one prediction, and verdicts are cached by mix, so that after a placement
+only the node that took the pod needs a new one. A network function without a model counts as the worst neighbour of the
+library (`slomo.placement.feasibility.worst_case`). A promise to such a function is refused, since no prediction
+supports it.
 """
 
 import time
@@ -18,48 +19,48 @@ from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 
-#: Reasons of rejected nodes: few and without numbers, as the scheduler groups them by text.
+#: Reasons for rejecting nodes: few texts without numbers, since the scheduler groups nodes by text.
 BREAKS, NO_CORE = "slomo: an SLO would break here", "slomo: no core left for a network function"
-#: The pod has a promise, but its network function has no model there.
+#: The pod has a promise, but its network function has no model for the node's machine type.
 NO_MODEL = "slomo: no model of this network function on this machine type, its promise cannot be judged"
 #: The machine type has no models.
 NO_MODELS = "slomo: no models of this machine type"
-#: Reason why a node passes without a judgement.
+#: Reason why a node passes without a prediction.
 NOTHING_PROMISED = "nothing is promised, neither to the pod nor there"
 TOO_MUCH = "slomo: more is promised than the network function does alone"
 #: Largest number of cached judgements.
 MOST_JUDGED = 200_000
 #: Number of mixes judged together; the time limit is checked between batches.
 TOGETHER = 256
-#: Time limit for judging one pod [s]; judgements are cached, so a repeated question gets further.
+#: Time limit for judging one pod [s]; finished judgements are cached, so that a repeated question gets further.
 LONGEST_S = 1.0
 
 
 class JudgesTooLong(PredictionError):  # noqa: N818 - says what happens
-    """Predicting would take longer than the scheduler waits."""
+    """The predictions would take longer than the scheduler waits."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Whether one node keeps every promise with the pod, and why not."""
+    """Whether one node keeps every promise with the pod, with the reason if not."""
 
-    #: Whether the pod may go there.
+    #: Whether the pod may run on the node.
     ok: bool
-    #: Reason, if it may not or was not judged.
+    #: Reason, if the pod may not or the node was not judged.
     why: str = ""
-    #: Whether it is based on a prediction.
+    #: Whether the judgement is based on a prediction.
     is_judged: bool = False
-    #: The kind of socket.
+    #: Kind of socket of the node.
     host: Host | None = None
-    #: What would run there.
+    #: Mix that would run on the node.
     mix: Signature = ()
-    #: Higher is better.
+    #: Rank among suitable nodes; higher is better.
     rank: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class _Mixed:
-    """A node's mix with its number, and the pods there that have no model."""
+    """A node's mix with its number, and the node's pods that have no model."""
 
     version: int
     kind: int
@@ -69,10 +70,10 @@ class _Mixed:
 
 
 class NodeJudge:
-    """Finds out, by the models of one library, which nodes keep every promise with one more pod.
+    """Predicts, by the models of one library, which nodes keep every promise with one more pod.
 
-    `confidence`: probability with which all SLOs of a socket must hold. `factors`: machine type -> workload -> what
-    predictions are multiplied by.
+    `confidence`: probability with which all SLOs of a socket must hold. `factors`: machine type -> workload -> factor
+    that corrects predictions.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class NodeJudge:
         self.oracle = Oracle(self.pieces, self.estimates, predicts=True)
         self._numbers: dict[tuple[PodNeed, str], int] = {}
         self._mixes: dict[str, _Mixed] = {}
-        #: Number of each mix on each kind of host; numbers hash faster.
+        #: Number of each mix on each kind of host, used as key since numbers hash faster.
         self._kinds: dict[tuple[Host, Signature], int] = {}
         self._known: dict[PodNeed, dict[int, Judged]] = {}
         self._needs: dict[str, list[PodNeed]] = {}
@@ -139,7 +140,7 @@ class NodeJudge:
         return False
 
     def ahead(self, view: ClusterView) -> bool:
-        """Predict one changed node with each network function in advance; return False if no node has changed."""
+        """Predict in advance one changed node with each network function added; return False if no node has changed."""
         for name, node in view.nodes.items():
             if node.host is None or self._learned.get(name) == node.version:
                 continue
@@ -154,14 +155,14 @@ class NodeJudge:
         return False
 
     def _usual(self, machine: str) -> list[PodNeed]:
-        """Return one pod for each network function, for predictions in advance."""
+        """Return a typical pod of each network function, for predictions in advance."""
         if machine not in self._needs:
             keys = [key for where, key in self.library if where == machine]
             self._needs[machine] = [PodNeed(self.library[machine, key].workload.nf, 0.5) for key in keys]
         return self._needs[machine]
 
     def _known_of(self, need: PodNeed) -> dict[int, Judged]:
-        """Return the remembered results for a pod's network function and promise."""
+        """Return the cached judgements for a pod's network function and promise."""
         if sum(map(len, self._known.values())) > MOST_JUDGED:
             self._known.clear()
             self._kinds.clear()
@@ -218,7 +219,7 @@ class NodeJudge:
         mix = self.mix(host, needs)
         kind = self._kinds.setdefault((host, mix), len(self._kinds))
         mixed = _Mixed(node.version, kind, host, mix, strangers)
-        if len(needs) == len(node.tenants) + len(node.held):  # a pod never counts beside itself
+        if len(needs) == len(node.tenants) + len(node.held):  # a pod never counts as its own neighbour
             self._mixes[name] = mixed
         return mixed
 
@@ -251,7 +252,7 @@ _UNKNOWN = NodeView()
 
 
 def _unjudged(need: PodNeed, node: NodeView) -> Judged:
-    """Return the answer for a node that cannot be judged: only pods without a promise may go there."""
+    """Return the judgement of a node that cannot be predicted: only pods without a promise may run on it."""
     if node.exists and not any(each.has_promise for each in (need, *node.needs())):
         return Judged(True, NOTHING_PROMISED)
     return Judged(False, f"slomo: {node.fault}" if node.fault else NO_MODELS)
