@@ -1,6 +1,6 @@
-"""Predict all NFs of a server together: find pressures and throughputs that agree with each other (the equilibrium).
+"""Predict all NFs of a server together: find the pressures and throughputs that are consistent (the equilibrium).
 
-In: models with a `ServerResponse` (or `PartitionResponse`), and what is set and offered on the server. Out: rates,
-pressures, intervals and convergence. Begin at `server` (arrays of servers) or `one_server`; `rounds` and its compiled
-twin `lanes` iterate, `partition` solves divided caches.
+In: models with a `ServerResponse` (or `PartitionResponse`), settings and offered loads of the server. Out: rates,
+pressures, intervals and convergence. Begin with `server` (arrays of servers) or `one_server`. `rounds` and its compiled
+form `lanes` iterate; `partition` solves divided caches.
 """

@@ -1,11 +1,11 @@
-"""Prove how near an equilibrium is to where the iteration ended, and that no other one is near.
+"""Prove a bound on the distance from the iteration's end to an equilibrium, and that no other equilibrium is near.
 
 Krawczyk's operator (Computing 4, 1969; Neumaier, Interval Methods for Systems of Equations, 1990, section 5.1): let x
-be one Newton step from there, J the slopes of the joint map F, C the inverse of 1 - J, and q the largest |C| |J' - J|
-over all slopes J' in a box around x. If q is below 1 and r = |C (F(x) - x)| / (1 - q) stays inside the box, the box
-contains exactly one fixed point, at most r away from x. The derivatives are known in closed form and piecewise
-monotone; a kink counts as all slopes between its two sides. Rounding errors are not enclosed; they are ten orders of
-magnitude smaller.
+be one Newton step from the iteration's end, J the slopes of the joint map F, C the inverse of 1 - J, and q the largest
+|C| |J' - J| over all slopes J' in a box around x. If q is below 1 and r = |C (F(x) - x)| / (1 - q) stays inside the
+box, the box contains exactly one fixed point, at most r away from x. The derivatives are known in closed form and are
+piecewise monotone; at a kink, all slopes between those of its two sides are considered. The bound does not include
+rounding errors, which are ten orders of magnitude smaller.
 """
 
 import math
@@ -19,18 +19,20 @@ from slomo.equilibrium.rounds import TINY, Servers, answer, within_capacities
 from slomo.models.base import Floats
 from slomo.models.responses.server_response import packets_of_age
 
-#: Size of the box, in multiples of the first estimate of the distance; the proof then needs q of at most one half.
+#: Size of the box, as a multiple of the first estimate of the distance; with this size, the proof needs q of at most
+#: one half.
 _BOX = 2.0
-#: Replaces an infinite radius, as infinity times 0 is NaN.
+#: Replaces an infinite radius, since infinity times 0 is NaN.
 _HOPELESS = 1e9
-#: Newton steps of an age that is nearly known, and what rounding may leave of its logarithm.
+#: Number of Newton steps for an age that is nearly known, and error of its logarithm that rounding may leave.
 _AGE_STEPS, _AGE_ROUNDING = 8, 1e-9
 
 
 class _Slopes(NamedTuple):
     """Bounds on the values and derivatives of every NF's functions.
 
-    The slopes of the answers to the pressure on the NF have shape (servers, places, pressures, answers).
+    The slopes of an NF's answers (its own pressures and speed) to the pressure on it have shape (servers, places,
+    pressures, answers).
     """
 
     low: Floats
@@ -58,16 +60,16 @@ def _product(factor: _Enclosed, value: _Enclosed, times: Callable[[Floats, Float
 
 
 def proven_bound(servers: Servers, vector: Floats, age: Floats) -> Floats:
-    """Return how far the equilibrium is from `vector` at most, as a share of `Servers.reference`.
+    """Return a bound on the distance between `vector` and the equilibrium, as a share of `Servers.reference`.
 
-    `servers` are saturated; their rounds ended at `vector` and `age`. Not proven where slopes vary too much nearby,
-    where the box holds both full and other caches, or where the memory channel may be full: how long requests wait is
-    then one more unknown.
+    `servers` are saturated; their rounds ended at `vector` and `age`. There is no proof if slopes vary too much nearby,
+    if the box contains both full and other caches, or if the memory channel may be full, since the waiting time of
+    requests is then another unknown.
     """
     reference = servers.reference
     here = _derivatives(servers, vector, age, reference, np.zeros(len(vector))).centre
     inverse = np.asarray(np.linalg.inv(np.eye(here.shape[1]) - here), dtype=np.float64)
-    # a Newton step leads so close that slopes hardly vary around it
+    # after a Newton step, the point is so close that slopes around it hardly vary
     step, age = _left(servers, vector, age, reference, inverse)
     nearer = vector + step * reference
     step, age = _left(servers, nearer, age, reference, inverse)
@@ -133,13 +135,14 @@ def _derivatives(servers: Servers, vector: Floats, age: Floats, reference: Float
 def _by_age(
     servers: Servers, at: tuple[_Slopes, _Slopes, Floats], asked: _Enclosed, by_unknowns: _Enclosed, unit: Floats
 ) -> _Enclosed:
-    """Return bounds on the derivatives of occupancies where a full cache is divided by the age of lines.
+    """Return bounds on the derivatives of occupancies of a full cache that is divided by the age of lines.
 
-    Occupancy i is O_i(T s_i), s the speeds and T the age at which all together are F, what is held. With e_i the slope
-    of O_i by log T and e the sum of these, dO_i = e_i dlog(s_i) + e_i / e (dF - sum_j e_j dlog(s_j)).
+    Occupancy i is O_i(T s_i), where s are the speeds and T is the age at which the sum of all occupancies is F, the
+    occupied part of the cache. With e_i the slope of O_i by log T and e the sum of these slopes, dO_i = e_i dlog(s_i) +
+    e_i / e (dF - sum_j e_j dlog(s_j)).
 
-    `at`: slopes of answers, of log speeds, and ages. `asked`, `by_unknowns`: slopes of what all ask for together, and
-    of log speeds, as rows over all unknowns. `unit`: the reference of occupancies, shape (servers, 1, 1).
+    `at`: slopes of answers, slopes of log speeds, and ages. `asked`, `by_unknowns`: slopes of the total demand, and of
+    log speeds, as rows over all unknowns. `unit`: the reference of occupancies, shape (servers, 1, 1).
     """
     (slopes, speeds, age), column = at, servers.socket.held
     demand = [side[:, :, column].sum(axis=1) for side in (slopes.least, slopes.most)]
@@ -159,17 +162,17 @@ def _by_age(
 def _slopes_by_age(
     servers: Servers, speeds: _Slopes, age: Floats, held: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return bounds on each occupancy's derivative by the logarithm of the lines' age, and where they hold.
+    """Return bounds on each occupancy's derivative by the logarithm of the lines' age, and where the bounds are valid.
 
-    The ages of the box are enclosed by guess, twice as far as speeds and what is `held` move them to first order; the
-    bounds hold where the occupancies at both ends confirm the guess.
+    The range of ages in the box is guessed: twice as wide as the first-order effect of speeds and of `held` on the age.
+    The bounds are valid where the occupancies at both ends confirm the guess.
     """
     slowest, fastest = speeds.least[:, :, 0], speeds.most[:, :, 0]
     weight = servers.weight[:, :, :, servers.start.shape[2] + 1]
     always, weight, half = weight[:, :, 0].sum(axis=1), weight[:, :, 1:], packets_of_age(weight.shape[2])
 
     def shares(packets: Floats) -> Floats:
-        """Return which share of each term is still in the cache when lines have reached an age [packets]."""
+        """Return the share of each term that is still in the cache at an age of its lines [packets]."""
         share: Floats = packets[:, :, None] / (packets[:, :, None] + half)
         return share
 
@@ -191,7 +194,7 @@ def _slopes_by_age(
 
 
 def _divided_slopes(flattest: Floats, steepest: Floats) -> tuple[_Enclosed, _Enclosed]:
-    """Return bounds on the derivatives of occupancies by the NFs' speeds, while their total stays.
+    """Return bounds on the derivatives of occupancies by the NFs' speeds if the total occupancy is constant.
 
     These are e_i (e - e_i) / e for the NF's own speed, -e_i e_j / e for another's, and e_i / e, with every e_i between
     `flattest` and `steepest`.
@@ -215,8 +218,8 @@ def _divided_slopes(flattest: Floats, steepest: Floats) -> tuple[_Enclosed, _Enc
 def _shares(servers: Servers, slopes: _Slopes, column: int) -> _Enclosed:
     """Return bounds on the derivatives of `within_capacities` over the box.
 
-    The part of a full cache (or channel) of size w with demands x is w x / X, X the sum of x; its slopes are w / X (1 -
-    x / X). If the cache is full in only a part of the box, the radius is `_HOPELESS`.
+    Of a full cache (or channel) of size w, an NF with demand x gets w x / X, X the sum of all demands; the slopes are w
+    / X (1 - x / X). If the cache is full in only a part of the box, the radius is `_HOPELESS`.
     """
     low, high = slopes.least[:, :, column], slopes.most[:, :, column]
     lowest, highest = (np.maximum(side.sum(axis=1), TINY)[:, None, None] for side in (low, high))
@@ -252,7 +255,7 @@ def _bilinear(weight: Floats) -> Floats:
 
 
 def _slopes(servers: Servers, vector: Floats, reach: Floats) -> tuple[_Slopes, _Slopes]:
-    """Return bounds on the derivatives of each NF's functions over pressures at most `reach` away.
+    """Return bounds on the derivatives of each NF's functions for pressures at a distance of at most `reach`.
 
     Clipped answers have slope 0.
     """
@@ -285,14 +288,14 @@ def _slopes(servers: Servers, vector: Floats, reach: Floats) -> tuple[_Slopes, _
 
 
 def _of_rates(servers: Servers, packet: _Slopes) -> tuple[_Slopes, _Slopes]:
-    """Return derivatives and values of rates, and of the logarithm of speed.
+    """Return the derivatives and values of rates, and those of the logarithm of speed.
 
     Rates are per-packet amounts times speed.
     """
     rates, pace = servers.socket.rates, servers.pace[:, :, None]
     slower, faster = packet.least[..., -1:] * pace, packet.most[..., -1:] * pace
     falling, rising = packet.low[..., -1:] * pace[..., None], packet.high[..., -1:] * pace[..., None]
-    low, high, least, most = (each[..., :-1] for each in packet)  # answers and speed are 0 or more
+    low, high, least, most = (each[..., :-1] for each in packet)  # answers and speed are never negative
 
     def times(sides: tuple[Floats, Floats], factors: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
         ends = [side * factor for side in sides for factor in factors]

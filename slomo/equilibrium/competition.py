@@ -1,8 +1,8 @@
 """Combine the counters of a mix's competitors into the inputs of a sensitivity model, for training and prediction.
 
-SLOMO (SIGCOMM'20) section 6 composes contentiousness measured per number of competitors. Here each competitor's vector
-is its contentiousness under the pressure of the *other* competitors, solved for all of them by a damped fixed point.
-The target is not part of it, as V is measured before the target starts.
+SLOMO (SIGCOMM'20) section 6 composes contentiousness measured per number of competitors. In this module, each
+competitor's vector is its contentiousness under the pressure of the *other* competitors, found for all of them by a
+damped fixed point. The target is not included, since V is measured before the target starts.
 """
 
 import functools
@@ -23,14 +23,15 @@ from slomo.models.responses.latent import latent_rows
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import metric
 
-#: Damped rounds of the fixed point; each halves the remaining distance, which is second order from the start.
+#: Number of damped rounds of the fixed point; each halves the remaining distance, which is of second order from the
+#: start.
 ROUNDS = 4
 #: Number of mixes whose metrics are read together, so that their data stay in a cache.
 _CHUNK_MIXES = 128
-#: Metrics are read in rows padded to a multiple of this, so that the result for one does not depend on how many are
-#: read.
+#: Metrics are computed in rows padded to a multiple of this width, so that the result for a metric does not depend on
+#: how many are computed.
 _WIDTH = 8
-#: PCM does not count L2 references; the vocabulary derives them from these.
+#: Metrics from which the vocabulary derives L2 references, which PCM does not count.
 _EXTRA_WEIGHTS = {"L2REF": ("L2MISS", "L2HIT")}
 
 
@@ -53,20 +54,21 @@ def mix_features(
     members : ndarray of int, shape (mixes, places)
         Index into `models` per place; -1 for an empty place. The order of places does not matter, to the last bit.
     names : sequence of str
-        Metrics wanted, and ``traffic.*`` attributes of the target.
+        Wanted metrics, and ``traffic.*`` attributes of the target.
     capacities : Capacities, optional
-        Caps of the machine.
+        Capacities of the machine, which limit the sums.
     composition : {"pressure", "solo", "none", "latent"}
-        Vectors under mutual pressure, solo vectors, or latent pressures, which are not measured.
+        Which vectors to compose: those under mutual pressure, solo vectors, none, or latent pressures, which are not
+        measured.
     compat : {"published"}, optional
-        Published medians per number of competitors, composed by the published rule.
+        Use SLOMO's published rule: medians per number of competitors.
     traffic : mapping of str to float, optional
         The target's traffic attributes.
 
     Returns
     -------
     ndarray, shape (mixes, names)
-        NaN where a competitor did not report a metric. A mix without competitors has 0 for whatever adds up.
+        NaN if a competitor did not report a metric. For a mix without competitors, metrics that add up are 0.
     """
     if composition == "latent":
         return _added(latent_rows(models, len(names)), np.asarray(members, dtype=np.int64))
@@ -96,7 +98,7 @@ def features_for(
     members: NDArray[np.integer],
     compat: str | None = None,
 ) -> Floats:
-    """Return the inputs that a model family of `subject` reads, for many mixes."""
+    """Return the inputs of a model family of `subject` for many mixes."""
     return mix_features(
         models,
         members,
@@ -119,7 +121,7 @@ def features_of_one(
 ) -> tuple[list[float], Floats]:
     """Return the inputs for one mix, and the competitors' counters from which they were computed.
 
-    Competitors are in the order of their keys. The competitors' own vectors have shape ``(competitors, metrics)``; the
+    `competitors` must be in the order of their keys. Their own counters have shape ``(competitors, metrics)``; the
     first columns are the metrics among `names`.
     """
     if composition == "latent":
@@ -145,7 +147,7 @@ def _compiled(
 ) -> tuple[list[float], Floats] | None:
     """Combine the counters of one mix by compiled code.
 
-    Returns None if a metric is a ratio, if nothing is to be composed, or if :func:`loop_for` has no compiled code.
+    Returns None if a metric is a ratio, if there is no metric to compose, or if :func:`loop_for` has no compiled code.
     """
     width = len(names) + -len(names) % _WIDTH
     limits = plain_limits(names, capacities, width) if competitors and names else None
@@ -159,10 +161,10 @@ def _compiled(
 
 
 def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
-    """Return the sum over the members of each mix.
+    """Return the sum of the members' rows for each mix.
 
-    The smallest numbers are added first, so that the result does not depend on the order of the members, to the bit.
-    Without members the sum is 0.
+    Numbers are added in ascending order, so that the result does not depend on the order of the members, to the last
+    bit. Without members the sum is 0.
     """
     if not (len(rows) and members.shape[1]):
         return np.zeros((len(members), rows.shape[1]))
@@ -182,8 +184,8 @@ def competitor_vectors(
 ) -> Floats:
     """Return the counters of each competitor's core, shape ``(mixes, places, len(names))``.
 
-    Parameters are those of :func:`mix_features`; `members` indexes `models`, None for a single mix of all of them.
-    Empty places come last and hold 0.
+    Parameters are those of :func:`mix_features`; `members` holds indices into `models`, None means a single mix of all
+    models. Empty places come last and have 0.
     """
     if composition == "pressure" and compat is None and models and (members is None or members.shape[1]):
         return _at_equilibrium(models, members, names, capacities)
@@ -193,13 +195,13 @@ def competitor_vectors(
     present = members >= 0
     table = np.array([_tabulated(model, names, members.shape[1], compat) for model in models])
     count = np.broadcast_to(present.sum(axis=1)[:, None], members.shape)
-    # published: contentiousness is measured beside n - 1 competitors plus the target, that is, beside n
+    # published rule: contentiousness is measured beside n - 1 competitors and the target, that is, beside n
     chosen = table[members, count if compat is not None else np.zeros_like(count)]
     return np.where(present[:, :, None], chosen, 0.0)
 
 
 def _tabulated(model: NFModel, names: tuple[str, ...], places: int, compat: str | None) -> Floats:
-    """Return a model's counters alone (row 0) and its published medians beside 1 to `places` competitors."""
+    """Return a model's solo counters (row 0), and its published medians beside 1 to `places` competitors."""
     rows = [model.solo_vector.to_array(names)]
     if compat is not None:
         rows += [model.contentiousness.at_count(count).to_array(names) for count in range(1, places + 1)]
@@ -208,7 +210,7 @@ def _tabulated(model: NFModel, names: tuple[str, ...], places: int, compat: str 
 
 @functools.lru_cache(maxsize=1024)
 def _needed(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the metrics among `names`, and the further metrics that serve as their weights in composition."""
+    """Return the metrics among `names`, and further metrics that are their weights in composition."""
     metrics = [name for name in names if not name.startswith(TRAFFIC_PREFIX)]
     needed = list(dict.fromkeys(metrics))
     for name in metrics:
@@ -241,7 +243,7 @@ def _at_equilibrium(
         return answers[:, :, : len(names)]
 
     if members is None:
-        return under(rest.pressure, None)  # as an index, None adds the axis of mixes
+        return under(rest.pressure, None)  # index None adds the axis of mixes
     vectors = np.zeros((*members.shape, len(names)))
     for begin_at in range(0, len(members) if names else 0, _CHUNK_MIXES):
         part = slice(begin_at, begin_at + _CHUNK_MIXES)
@@ -253,7 +255,7 @@ def _at_equilibrium(
 def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
     """Run a fixed number of rounds (:data:`ROUNDS`) on a socket without capacity limits.
 
-    The limits are left out because V is measured without the target.
+    Capacities are not limited, since V is measured without the target.
     """
     rest = Rest.beginning(begin)
     if table.pressures:
@@ -270,7 +272,7 @@ def _tables_of(
     The latter has shape (models, 2 + terms, metrics).
     """
     profiles = [model.contentiousness for model in models]
-    # solo profiles respond to no pressure and match any
+    # solo profiles do not respond to pressure, so they fit models with any pressures
     pressures = one_set_of_pressures({profile.pressure_names for profile in profiles} - {()})
     count, socket = len(pressures), shared_socket(pressures, capacities)
     rows = np.concatenate([competitor_row(profile, pressures, socket) for profile in profiles])
@@ -286,9 +288,9 @@ def _unlimited(pressures: int) -> SharedSocket:
 
 @functools.lru_cache(maxsize=4096)
 def _reading(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> Floats:
-    """Return limits and weights of the counters `names` as rows, padded to :data:`_WIDTH` columns.
+    """Return limits and weights of the counters `names` as rows, padded to a multiple of :data:`_WIDTH` columns.
 
-    Metrics are adjacent in memory: in which order terms are added depends on it.
+    Metrics are adjacent in memory, since this determines the order in which terms are added.
     """
     weight, low, high = columns(profile, names, pressures)
     reading = np.zeros((len(weight) + 2, len(names) + -len(names) % _WIDTH))

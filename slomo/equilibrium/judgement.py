@@ -1,9 +1,10 @@
-"""The verdict on a prediction by the equilibrium: whether the NF's profile covers the pressure found.
+"""The verdict on a prediction by the equilibrium: whether the NF's profile covers the pressure in the equilibrium.
 
-Neighbours that write more to memory, or whose devices move more lines (leaky DMA; ResQ, NSDI'18, section 4.2) than any
-competitor of the profile, make the answer an extrapolation whatever the pressure. If a memory channel is full, each
-NF's part depends on how long requests wait, which traffic counters do not show. With measured memory latency the answer
-is an extrapolation, tens of per cent off for large packets; without it there is no answer.
+If neighbours write more to memory than any competitor of the profile, or their devices move more lines (leaky DMA;
+ResQ, NSDI'18, section 4.2), the prediction is an extrapolation at any pressure. If a memory channel is full, each NF's
+share depends on the waiting time of requests, which traffic counters do not show. With measured memory latency, the
+prediction is then an extrapolation with errors of tens of per cent for large packets; without it, there is no
+prediction.
 """
 
 from collections.abc import Sequence
@@ -24,11 +25,11 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
 from slomo.models.responses.server_response import ServerResponse
 
-#: Name of this method in answers.
+#: Name of this method in predictions.
 NAME = "equilibrium"
-#: Share of a channel's bandwidth beyond which its latency rises steeply (ResQ, NSDI'18, Fig. 3).
+#: Share of a channel's bandwidth above which its latency rises steeply (ResQ, NSDI'18, Fig. 3).
 FULL = 0.9
-#: Lines that an NF's card misses; without them it is unknown what the card reads back.
+#: Metric of the lines that an NF's card misses; without it, the traffic that the card reads back is unknown.
 _CARDS_MISS = "PCIEMISS"
 _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
 
@@ -49,10 +50,10 @@ def moved_beside(each: Floats, place: int) -> Floats:
 
 
 def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints) -> Floats:
-    """Return which share of its memory channel's bandwidth each server uses, shape ``(servers,)``.
+    """Return the used share of each server's memory bandwidth, shape ``(servers,)``.
 
-    The pressure on an NF is the traffic of the others, so the sum of all pressures counts each NF once per neighbour. 0
-    for an NF alone, and if unknown.
+    The pressure on an NF is the traffic of the others, so the sum of all pressures counts each NF once per neighbour.
+    The result is 0 for an NF without neighbours, and if the share is unknown.
     """
     socket = response_table(tuple(models)).socket
     if socket.channel is None:
@@ -84,10 +85,10 @@ def judged(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on the prediction of one NF beside neighbours, with its reasons.
 
-    `response`: of the NF. `felt`, shape (pressures,): pressure on it. `moved`: what its neighbours move together, by
-    :data:`MOVED`; empty where that cannot be more than was measured. `channel`: share of the memory channel that all
-    NFs of the server move (:func:`channel_load`). `error`: usual held-out error at this predicted loss and beside such
-    neighbours, as a share of solo throughput. `models`: of all NFs of the server.
+    `response`: response of the NF. `felt`, shape (pressures,): pressure on the NF. `moved`: data moved by its
+    neighbours together, by :data:`MOVED`; empty if this cannot exceed the measured amounts. `channel`: used share of
+    the memory bandwidth (:func:`channel_load`). `error`: usual held-out error at this predicted loss and beside such
+    neighbours, as a share of solo throughput. `models`: models of all NFs of the server.
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()
@@ -115,7 +116,7 @@ def usual_error(model: NFModel, possible_mpps: float, kind: int) -> float | None
 
 @lru_cache(maxsize=4096)
 def doubted(model: NFModel, coverage: float) -> str | None:
-    """Return why an NF's error beside others is unknown; None if it is known.
+    """Return the reason why an NF's prediction error beside others is unknown; None if it is known.
 
     `slomo.models.evidence` gives the reasons.
     """
@@ -126,10 +127,11 @@ def doubted(model: NFModel, coverage: float) -> str | None:
 class _OfModels:
     """Values of the models that do not depend on neighbours, one row per model."""
 
-    #: The most that one NF moves, and that its neighbours moved together in its profile.
+    #: Largest amount that the NF moves, and that its neighbours moved together in its profile.
     own_most: Floats
     limits: Floats
-    #: Whether answers beside others can be judged, whether those alone are carried, and whether waiting is known.
+    #: Whether predictions beside others cannot be judged, whether the NF was never measured alone on this machine, and
+    #: whether the waiting time at a full channel is known.
     doubted: NDArray[np.bool_]
     carried: NDArray[np.bool_]
     waits: NDArray[np.bool_]
@@ -151,9 +153,10 @@ def _of_models(models: tuple[NFModel, ...], coverage: float) -> _OfModels:
 def codes_of_first(
     models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
 ) -> NDArray[np.int8]:
-    """Return the verdict on the first NF of every server, as index in `VERDICTS`.
+    """Return the verdict on the first NF of every server, as an index into `VERDICTS`.
 
-    All of them are saturated. Alone, it is a measurement. The verdicts are those of :func:`judged` and :func:`doubted`.
+    All NFs must be saturated. For an NF without neighbours, the prediction is a measurement. The verdicts are those of
+    :func:`judged` and :func:`doubted`.
     """
     codes = np.zeros(len(members), dtype=np.int8)
     known, firsts, others = _of_models(tuple(models), coverage), members[:, 0], members[:, 1:]
@@ -185,7 +188,7 @@ def codes_of_first(
 def reasons_of_first(
     models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
 ) -> list[tuple[str, ...]]:
-    """Return the reasons of the verdict on the first NF of every server.
+    """Return the reasons for the verdict on the first NF of every server.
 
     All of them are saturated.
     """

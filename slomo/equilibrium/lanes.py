@@ -1,11 +1,13 @@
 """The iteration of `slomo.equilibrium.rounds` as compiled code, for many servers at once.
 
-Every lane makes the same additions in the same order as the numpy code, without fast-math, so results are equal to the
-bit. The innermost loops run over lanes, which are adjacent in memory, and compile to vector instructions. A lane whose
-server has converged takes the next server; if none is left, the last lane moves to its place.
+A lane solves one server. It makes the same additions in the same order as the numpy code, without fast-math, so results
+are equal to the last bit. The innermost loops run over lanes, which are adjacent in memory, and compile to vector
+instructions. A lane whose server has converged takes the next server; if no server is left, the last lane moves to its
+place.
 
-Compiling takes seconds the first time on a machine, and loading the compiled code takes a tenth of a second. This is
-too long for one server and little for many. The loop is therefore used once the rounds in numpy have taken as long.
+Compiling takes seconds the first time on a machine, and loading the compiled code takes a tenth of a second. Both are
+too long for one server but short for many. The compiled loop is therefore used once the rounds in numpy have taken as
+long.
 """
 
 import sys
@@ -19,15 +21,16 @@ import numpy as np
 from slomo.equilibrium.rounds import TINY
 from slomo.models.functions.compilation import compiled
 
-#: Number of lanes: enough for vector loops, few enough that their data stay in the L2 cache; an odd number of cache
-#: lines, so that the values of one lane do not map to the same few L1 sets.
+#: Number of lanes: enough for vector loops, and few enough that their data stay in the L2 cache. A row is an odd number
+#: of cache lines, so that the values of one lane do not map to the same few L1 sets.
 LANES = 56
-#: Number of servers whose solution in numpy takes as long as loading the loop; far fewer if numba is already imported.
+#: Number of servers whose solution in numpy takes as long as loading the compiled loop: first if numba must be
+#: imported, then if it already is.
 LOADING_SERVERS, LOADED_SERVERS = 1024, 64
 
 
 class _Spent:
-    """Number of servers that this process has solved in numpy, its compiled functions, and a setting of each thread.
+    """State of this process: number of servers solved in numpy, compiled functions, and a setting of each thread.
 
     The setting says that the thread never waits for the compiler (:func:`never_compiling`).
     """
@@ -40,7 +43,7 @@ class _Spent:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """Solve in numpy in this thread until another thread has compiled the code, so that nobody waits."""
+    """Solve in numpy in this thread until another thread has compiled the code, so that this thread never waits."""
     outside = getattr(_Spent.thread, "never_compiling", False)
     _Spent.thread.never_compiling = True
     try:
@@ -50,9 +53,9 @@ def never_compiling() -> Iterator[None]:
 
 
 def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callable[..., Any] | None:
-    """Count these servers as solved, and return the compiled code, or None while numpy is used.
+    """Count these servers as solved, and return the compiled code; None if numpy should be used.
 
-    None if too few servers were counted to make up for the time of compiling, or if the code is not compiled yet and
+    numpy should be used if too few servers were counted for compiling to save time, or if the code is not compiled and
     this thread never compiles. `function`: by default :func:`settle_side_by_side`.
 
     Examples
@@ -73,7 +76,7 @@ def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callab
 
 
 def _is_early() -> bool:
-    """Return whether too few servers were solved so far for compiling to save time."""
+    """Return whether so few servers were solved so far that compiling would not save time."""
     return _Spent.servers < (LOADED_SERVERS if "numba" in sys.modules else LOADING_SERVERS)
 
 
@@ -87,7 +90,7 @@ def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., An
         code = [each for each in found if each is not None]
         if len(code) < len(functions):
             return None
-        if all(getattr(each, "signatures", None) for each in code):  # none waits for the compiler any more
+        if all(getattr(each, "signatures", None) for each in code):  # no function waits for the compiler any more
             _Spent.ready[functions] = code
     return code
 
@@ -95,8 +98,8 @@ def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., An
 def inputs_of_one(units, members, pressure, felt, share, scaled):  # type: ignore[no-untyped-def]
     """Compute the inputs of the throughput models of one server's NFs, without the final logarithm.
 
-    `units` are rows of `MonotoneSensitivity`; `pressure` and `felt`, now and before, have shape (NFs, pressures).
-    Returned is whether any changed by more than `share` of it; `felt` is then set to `pressure`.
+    `units` are rows of `MonotoneSensitivity`. `pressure` (present) and `felt` (previous) have shape (NFs, pressures).
+    Return whether any pressure changed by more than `share` of itself; `felt` is then set to `pressure`.
     """
     features, moved = scaled.shape[1], False
     for i in range(pressure.shape[0]):
@@ -115,7 +118,7 @@ def inputs_of_one(units, members, pressure, felt, share, scaled):  # type: ignor
 def left_of_one(units, members, taken, speeds, mpps, pace):  # type: ignore[no-untyped-def]
     """Compute each NF's throughput on one server, and its ratio to the smooth approximation.
 
-    As a share of solo, throughput is ``top`` less the contributions of all units (`MonotoneSensitivity`).
+    As a share of solo throughput, it is ``top`` minus the contributions of all units (`MonotoneSensitivity`).
     """
     for i in range(len(taken)):
         row = units[members[0, i]]
@@ -141,12 +144,12 @@ def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-unt
 
 
 def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
-    """Combine the counters of one mix; the bits equal those of `slomo.equilibrium.competition`.
+    """Combine the counters of one mix; results equal those of `slomo.equilibrium.competition` to the last bit.
 
     `rows` are those of :func:`settle_side_by_side`, one per competitor; `pressure` on each has shape (competitors,
     pressures). `reading`, shape (competitors, 2 + terms, metrics), has low, high and weights of the metrics to compose.
-    `limits`, shape (3, metrics), has divisors, largest values, and two columns with the limit of their sum, or -1. Set
-    are `vectors`, shape (competitors, metrics), and `composed`.
+    `limits`, shape (3, metrics), has divisors, largest values, and two columns with the limit of their sum, or -1. The
+    function sets `vectors`, shape (competitors, metrics), and `composed`.
     """
     count, metrics = vectors.shape
     pressures = pressure.shape[1]
@@ -206,14 +209,14 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     age,
     speeds,
 ):
-    """Find the equilibrium of every server; arguments as in `settling`.
+    """Find the equilibrium of every server; the arguments are those in `settling`.
 
-    Empty places come last. `reduced` means that some NF is offered less than it could serve. `vectors`, shape (2,
-    servers, places, pressures), `waiting` and `age` hold the start, and afterwards the result and the pressure on each
-    NF; `speeds` is set to the smooth speed under that pressure.
-    `status`, shape (servers, 4), is set to: converged, rounds, ratio of the last two steps, last step. For an NF at
-    part load two answers are read: at full load, and (`table` 1) at part load. Without a part-load profile the second
-    is at full load beside faster neighbours.
+    Empty places come last. `reduced`: whether some NF is offered less than it could serve. `vectors`, shape (2,
+    servers, places, pressures), `waiting` and `age` hold the initial values and afterwards the results: counters and
+    the pressure on each NF. `speeds` is set to the smooth speed under that pressure. `status`, shape (servers, 4), is
+    set to: converged, rounds, ratio of the last two steps, last step. For an NF at part load, two answers are computed:
+    at full load, and (`table` 1) at part load. Without a part-load profile, the second one is at full load beside
+    faster neighbours.
     """
     tiny, least_load, held, busy = socket[0], socket[1], int(socket[2]), socket[3]
     channel, compared = int(socket[4]), socket[5]
@@ -262,7 +265,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     for server in range(members.shape[0]):
         while counts[server] < places and members[server, counts[server]] >= 0:
             counts[server] += 1
-        if counts[server] == 0:  # nobody moves
+        if counts[server] == 0:  # an empty server
             status[server, 0], status[server, 1], status[server, 2], status[server, 3] = 1.0, 1.0, 0.0, 0.0
     for count in range(1, places + 1):
         waiting_server, active = 0, lanes
@@ -275,7 +278,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     continue
                 while waiting_server < members.shape[0] and counts[waiting_server] != count:
                     waiting_server += 1
-                if waiting_server == members.shape[0]:  # none waits: the last lane moves here, which may be free itself
+                if waiting_server == members.shape[0]:  # no server waits: the last lane moves here, if it is not free
                     active -= 1
                     server_of[lane], number[lane] = server_of[active], number[active]
                     attempt[lane], taken[lane] = attempt[active], taken[active]
@@ -398,7 +401,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                                 line[lane] = part[lane] * other[lane]
                             term += 1
                     read = answers if table == 0 else pressures
-                    if lanes == 1:  # one server: its answers are adjacent in memory, which is twice as fast
+                    if lanes == 1:  # one server: with its answers adjacent in memory, the loop is twice as fast
                         for a in range(read):
                             answered[a, 0] = weight[table, i, 0, a, 0]
                         for t in range(1, terms):

@@ -1,7 +1,7 @@
-"""Remember equilibria by mix, since a cluster has few distinct mixes.
+"""Cache equilibria by mix, since a cluster has few distinct mixes.
 
-The signature of a server is its NFs and their offered loads in canonical order. The cached values are the arrays of
-`slomo.equilibrium.server.Joint`, so a batch takes one look-up per server and one gather per array.
+The key is a server's NFs and their offered loads in canonical order. The values are the arrays of
+`slomo.equilibrium.server.Joint`, so a batch takes one look-up per server and one gather operation per array.
 """
 
 import threading
@@ -19,16 +19,16 @@ from slomo.models.nf_model import NFModel
 
 
 class JointMemo:
-    """Finds the equilibria of many servers, each distinct mix only once.
+    """Finds the equilibria of many servers, and computes each distinct mix only once.
 
     Parameters
     ----------
     models : sequence of NFModel
         The distinct NFs, all with a `response`; members are indices into them.
     coverage
-        Of the intervals, as in `slomo.equilibrium.server.solve_joint`.
+        Coverage of the intervals, as in `slomo.equilibrium.server.solve_joint`.
     most : int
-        Servers kept, at least 1; where there would be more, all are forgotten but those just asked about.
+        Largest number of cached servers, at least 1; above it, all but those of the present call are dropped.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class JointMemo:
         return sum(len(kept.at) for kept in self._kept.values())
 
     def solve(self, members: NDArray[np.integer], offered_mpps: Floats | None = None) -> Joint:
-        """Return what `solve_joint` returns; servers solved before are looked up.
+        """Return the result of `solve_joint`; servers solved before are looked up.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class JointMemo:
         Raises
         ------
         MissingMetricError, ConfigurationError, InvalidValueError
-            As `solve_joint`.
+            The errors of `solve_joint`.
         """
         check_servers(self.models, members, offered_mpps)
         order, sorted_members, offered = canonical(self._rank, members, offered_mpps)
@@ -78,25 +78,25 @@ class JointMemo:
             fresh_joint = solve_joint(self.models, sorted_members[new], loads, coverage=self.coverage)
             with (
                 self._adding
-            ):  # threads may solve the same at once; they add one after the other, and who reads never waits
+            ):  # threads may solve the same servers; they add results one after the other, and readers never wait
                 kept.add(list(fresh), fresh_joint)
             rows = kept.rows(keys)
         return placed_back(kept.joint(rows), order)
 
 
 class _Kept:
-    """Remembered servers with one number of places."""
+    """Cached servers with one number of places."""
 
     def __init__(self) -> None:
         self.at: dict[bytes, int] = {}
         self.arrays: dict[str, NDArray[Any]] = {}
 
     def rows(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """Return the row of each remembered server; -1 for an unknown one."""
+        """Return the row of each cached server; -1 for an unknown server."""
         return np.fromiter(map(self.at.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
 
     def add(self, keys: Sequence[bytes], joint: Joint) -> None:
-        """Remember servers, except those that another thread has added meanwhile."""
+        """Add servers to the cache, except those that another thread has added meanwhile."""
         missing = [row for row, key in enumerate(keys) if key not in self.at]
         if len(missing) < len(keys):
             keys = [keys[row] for row in missing]
@@ -112,12 +112,12 @@ class _Kept:
         self.at.update(zip(keys, range(begin, end), strict=True))
 
     def joint(self, rows: NDArray[np.int64]) -> Joint:
-        """Return the remembered predictions in `rows`."""
+        """Return the cached predictions in `rows`."""
         return Joint(**{name: np.take(part, rows, axis=0) for name, part in self.arrays.items()})
 
 
 def _signatures(ranked: NDArray[np.int64], offered: Floats | None) -> list[bytes]:
-    """Return, for each server, a key by which equal mixes are found."""
+    """Return a key for each server; equal mixes have equal keys."""
     parts = [np.ascontiguousarray(ranked, dtype=np.uint32).view(np.uint8)]
     if offered is not None:
         parts.append(offered.view(np.uint8))

@@ -1,4 +1,4 @@
-"""Measured mixes as arrays, and predictions of them by a model family."""
+"""Measured mixes as arrays, and a model family's predictions of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class MixRows:
     members: NDArray[np.int64]
     #: Measured throughput, shape (n,).
     mpps: Floats
-    #: Offered load of the target and of each competitor [Mpps], NaN where saturated; all are by default, shape (n, 1 +
+    #: Offered load of the target and of each competitor [Mpps], NaN for saturated NFs (default: all), shape (n, 1 +
     #: places).
     offered_mpps: Floats | None = None
-    #: Whether each mix was drawn as placement fills servers; none by default, shape (n,).
+    #: Whether each mix is a packed mix, drawn as placement fills servers (default: none), shape (n,).
     packed: NDArray[np.bool_] | None = None
 
     def saturated(self) -> "MixRows":

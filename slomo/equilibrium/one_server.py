@@ -1,8 +1,8 @@
 """The equilibrium of one server; results equal those of `slomo.equilibrium.server`.
 
-Serves questions about a single server, most of which ask for one NF out of five: values per NF are plain numbers here,
-not arrays. Once the rounds are compiled, reading throughputs from the models takes as long as all rounds; throughputs
-that the rounds have already read are not read again.
+This module is for questions about a single server, most of which need one NF out of five; values per NF are therefore
+plain numbers instead of arrays. Once the rounds are compiled, computing throughputs by the models takes as long as all
+rounds, so throughputs that the rounds have already computed are reused.
 """
 
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ from slomo.models.responses.arrivals import arrival_half_width_mpps
 
 
 class OneServer:
-    """The equilibrium of one server, computed as far as it is asked for.
+    """The equilibrium of one server; results are computed only when needed.
 
-    `models`: one per NF, all with a `response`. `offered_mpps`: what arrives at each [Mpps]; None saturates it. Raises
-    MissingMetricError, ConfigurationError as `slomo.equilibrium.server.solve_joint`.
+    `models`: one per NF, all with a `response`. `offered_mpps`: offered load of each NF [Mpps]; None saturates it.
+    Raises MissingMetricError and ConfigurationError as `slomo.equilibrium.server.solve_joint` does.
     """
 
     def __init__(self, models: Sequence[NFModel], offered_mpps: Sequence[float | None]) -> None:
         keys = [(model.workload.key, load or np.inf) for model, load in zip(models, offered_mpps, strict=True)]
         order = sorted(range(len(keys)), key=keys.__getitem__)
-        #: Models and loads in canonical order, and the place there of each NF asked about, which methods take.
+        #: Models and loads in canonical order, and the place in this order of each given NF; methods take the place.
         self.models = [models[i] for i in order]
         self.offered = [offered_mpps[i] for i in order]
         self.place = [order.index(i) for i in range(len(order))]
@@ -58,7 +58,7 @@ class OneServer:
         return pressure
 
     def may_move_more(self, place: int) -> bool:
-        """Return whether an NF's neighbours might move more data past the cache than in its profile.
+        """Return whether an NF's neighbours may move more data past the cache than in its profile.
 
         Only then is :attr:`moved` computed, which takes half as long as the rounds.
         """
@@ -73,13 +73,13 @@ class OneServer:
         if len(self.models) == 1:
             return self.models[0].solo_mpps
         if self._mpps is None:
-            if np.isnan(self.rest.mpps[0, 0]):  # the rounds had no need to know
+            if np.isnan(self.rest.mpps[0, 0]):  # the rounds did not compute it
                 self._group.read(self._nfs.responses, self.rest)
             self._mpps = self.rest.mpps[0].tolist()
         return self._mpps[place]
 
     def load_of(self, place: int) -> float:
-        """Return an NF's served throughput over the throughput that it could reach."""
+        """Return an NF's served throughput divided by the throughput that it could reach."""
         offered = self.offered[place]
         return 1.0 if offered is None else min(max(offered / max(self.possible_mpps(place), TINY), LEAST_LOAD), 1.0)
 
@@ -89,7 +89,7 @@ class OneServer:
         return possible if offered is None else min(possible, offered)
 
     def interval_mpps(self, place: int, coverage: float, window_s: float | None = None) -> tuple[float, float]:
-        """Return both ends of the interval of an NF's throughput [Mpps], as in `solve_joint`."""
+        """Return the lower and upper bound of the interval of an NF's throughput [Mpps], as in `solve_joint`."""
         model, offered, shape, scores = self.models[place], self.offered[place], NO_ERRORS, (0.0, 0.0)
         response = model.response
         assert response is not None
@@ -103,7 +103,7 @@ class OneServer:
         return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
 
     def bound(self, *, prove: bool) -> tuple[float, bool]:
-        """Return how far the equilibrium may be, and whether that is proven (`slomo.equilibrium.bound`)."""
+        """Return a bound on the distance to the equilibrium, and whether it is proven (`slomo.equilibrium.bound`)."""
         bound, proven = bounds(self._nfs, self._group.members, self._group.offered, self.rest, prove=prove)
         return float(bound[0]), bool(proven[0])
 
@@ -115,7 +115,7 @@ class OneServer:
 
     @cached_property
     def vectors(self) -> tuple[tuple[str, ...], Floats]:
-        """Counters of all NFs in the equilibrium, in canonical order, and their names."""
+        """Names of the counters, and the counters of all NFs in the equilibrium, in canonical order."""
         responses = self._nfs.responses
         names = tuple(dict.fromkeys(name for response in responses for name in response.profile.metric_names))
         vectors: Floats = joint_vectors(self._nfs.models, self._group.members, self.fixed_point, names)[0]

@@ -1,9 +1,9 @@
-"""Predict the tenants of a socket with divided cache: how they fill shared ways, and the memory latency they cause.
+"""Predict the tenants of a socket with divided cache: the ways that they fill, and the memory latency that they cause.
 
-The latency is where the tenants' demand equals the memory's traffic at that latency, for each memory node. It is found
-by bisection: demand falls with latency, traffic rises. Tenants with equal masks keep lines for the same age under LRU:
-the age at which their lines together fill the ways. If masks overlap in part, ways are divided in proportion to misses.
-Shared cores are divided as by a fair scheduler (damped fixed point). Many settings are solved together.
+For each memory node, the latency is the one at which the tenants' demand equals the memory's traffic. It is found by
+bisection, since demand falls with latency and traffic rises. Under LRU, tenants with equal masks keep lines up to the
+same age: the age at which their lines together fill the ways. If masks overlap in part, ways are divided in proportion
+to misses. Shared cores are divided as by a fair scheduler (damped fixed point). Many settings are solved together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from slomo.models.responses.partition import (
 from slomo.vocabulary.vector import Floats
 
 _ROUNDS, _DAMPING, _HALVINGS = 12, 0.3, 14
-#: Bisection steps between two rounds, and the relative width of the bracket around the last latency.
+#: Number of bisection steps between two rounds, and relative width of the bracket around the last latency.
 _FEW_HALVINGS, _BRACKET = 5, 0.3
 #: Width of the bracket around the last age, in decades.
 _AGE_BRACKET = 0.2
@@ -33,21 +33,21 @@ _SETTLED_WAYS = 0.05
 
 @dataclass(frozen=True)
 class Part:
-    """What one tenant owns of a socket: ways, throttle, core, memory node."""
+    """Settings of one tenant on a socket: ways, throttle, core, memory node."""
 
-    #: Its response to ways, latency and throttle.
+    #: The tenant's response to ways, latency and throttle.
     response: PartitionResponse
-    #: Ways it may fill.
+    #: Mask of the ways that the tenant may fill.
     mask: int
     #: Memory bandwidth throttle [%].
     bandwidth_percent: float = 100.0
-    #: Its load; None saturates it.
+    #: The tenant's offered load; None saturates it.
     offered_mpps: float | None = None
-    #: Number of its core, shared by all that name the same; None is a core of its own.
+    #: Number of the tenant's core, shared by all tenants with the same number; None is a core of its own.
     core: int | None = None
-    #: CPU weight on it.
+    #: CPU weight on a shared core.
     weight: float = 1.0
-    #: Latency added by memory on another node [ns]; 0 is its own node.
+    #: Latency added if the memory is on another node [ns]; 0 for the tenant's own node.
     remote_ns: float = 0.0
 
     @property
@@ -67,19 +67,19 @@ class Part:
 class Parted:
     """Throughputs of the tenants of a socket with divided cache."""
 
-    #: By tenant.
+    #: Served throughput by tenant.
     throughput_mpps: tuple[float, ...]
-    #: What each could do beside the others, were it offered more.
+    #: Throughput that each tenant would reach beside the others if it were saturated.
     capacity_mpps: tuple[float, ...]
-    #: Cache ways that each holds.
+    #: Cache ways that each tenant occupies.
     ways: tuple[float, ...]
-    #: Of a core that each has.
+    #: Share of a core's time that each tenant has.
     shares: tuple[float, ...]
-    #: Of the memory that each uses, without the way to another node.
+    #: Latency of the memory node that each tenant uses, without the additional latency of another node.
     latency_ns: tuple[float, ...]
-    #: Of all.
+    #: Memory traffic of all tenants.
     traffic_gb_s: float
-    #: Whether the rounds came to rest.
+    #: Whether the rounds converged.
     settled: bool = True
 
 
@@ -119,7 +119,7 @@ def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic, back: NDA
     costs = board.costs(ways, shares)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
     age: Floats | None = None
-    moves = (cache.is_shared | board.is_crowded)[:, None]  # what has settled stays: a batch answers as one does
+    moves = (cache.is_shared | board.is_crowded)[:, None]  # settled ones stay, so batches equal single calls
     for _ in range(_ROUNDS):
         if not moves.any():
             break
@@ -160,7 +160,7 @@ def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats,
 
 
 class _Board:
-    """What stays constant while settings are solved: tables, loads, cores, memory nodes."""
+    """Constants while settings are solved: tables, loads, cores, memory nodes."""
 
     def __init__(
         self, settings: Sequence[Sequence[Part]], tables: Floats, held: Floats, which: NDArray[np.int64]
@@ -175,7 +175,7 @@ class _Board:
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
         """Return every tenant's time and traffic per packet with the ways that it fills.
 
-        A tenant with a share of a core needs its time per packet divided by that share.
+        The time per packet of a tenant with a share of a core is divided by that share.
         """
         at = np.minimum(ways * STEPS, self.tables.shape[1] - 1.001)
         low = at.astype(np.int64)
@@ -185,7 +185,7 @@ class _Board:
         return _Costs(start / shares, values[..., 1] / shares, values[..., 2], self.offered)
 
     def ways_at(self, age: Floats) -> Floats:
-        """Return how many ways each tenant's lines fill if they stay cached up to an age."""
+        """Return the number of ways that each tenant's lines fill if they stay cached up to an age."""
         points = self.held.shape[1]
         at = np.minimum(np.maximum((age - AGE_LOW) * AGE_STEPS, 0.0), points - 1.001)
         low = at.astype(np.int64)
@@ -206,7 +206,7 @@ class _Board:
                 users = [
                     CoreUser(float(ns), load, w) for ns, load, w in zip(times, loads, members.values(), strict=True)
                 ]
-                fair = core_shares(users)  # and what the others leave unused
+                fair = core_shares(users)  # includes time that the others leave unused
                 fresh[row, list(members)] = np.maximum([max(each, 1.0 - sum(fair) + each) for each in fair], 1e-6)
         return fresh
 
@@ -222,7 +222,7 @@ def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
 
 @dataclass(frozen=True)
 class _Costs:
-    """Time per packet over memory latency, traffic per packet and load of each tenant in each setting."""
+    """Time per packet as a function of memory latency, traffic per packet and load, by setting and tenant."""
 
     start: Floats
     slope: Floats
@@ -240,7 +240,7 @@ class _Costs:
 
 
 def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Return the distinct tables of times and occupancies, and which one each tenant uses."""
+    """Return the distinct tables of times and occupancies, and the index of each tenant's table."""
     number: dict[tuple[int, float], int] = {}
     tables: list[Floats] = []
     held: list[Floats] = []
@@ -260,10 +260,11 @@ def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floa
 
 @dataclass(frozen=True)
 class _Cache:
-    """Which cache ways each tenant may fill.
+    """The cache ways that each tenant may fill.
 
-    `inside` has shape (settings, tenants, ways); `together` (settings, tenants, tenants) says which masks are equal,
-    `size` is the number of ways of each mask, `is_apart` marks settings whose masks are pairwise equal or disjoint.
+    `inside`, shape (settings, tenants, ways): whether a mask contains a way. `together`, shape (settings, tenants,
+    tenants): which masks are equal. `size`: number of ways of each mask. `is_apart`: settings whose masks are pairwise
+    equal or disjoint.
     """
 
     inside: Floats
@@ -286,7 +287,7 @@ class _Cache:
     def filled(
         self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None
     ) -> tuple[Floats, Floats | None]:
-        """Return how many ways each tenant fills at given speeds, and the age of its oldest line."""
+        """Return the number of ways that each tenant fills at given speeds, and the age of its oldest line."""
         rates = np.maximum(costs.rates(latency), 1e-6)
         age = self._age(board, np.log10(rates), last) if self.is_apart.any() else None
         aged = rates if age is None else np.minimum(board.ways_at(age + np.log10(rates)), self.size)
@@ -334,7 +335,7 @@ def _latencies(
 
 
 def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = None) -> Floats:
-    """Find the memory latency by bisection, beginning near the last one."""
+    """Find the memory latency by bisection, starting near the last latency."""
     count = costs.start.shape[0]
     low, high = np.full(count, curve[0][0]), np.full(count, curve[0][-1])
     if last is not None:
@@ -347,10 +348,10 @@ def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = 
 
 
 def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> tuple[str, Mapping[str, float]]:
-    """Return the main cause of a tenant's loss, and how its time per packet divides by cause.
+    """Return the main cause of a tenant's loss, and the lost time per packet by cause.
 
     The cause is ``"cache"``, ``"memory bandwidth"``, ``"throttle"``, ``"remote memory"``, ``"shared core"`` or
-    ``"nothing"``. `index`: the tenant's place in the solution `done`.
+    ``"nothing"``. `index`: index of the tenant in the solution `done`.
     """
     response, quiet, ways, latency = part.response, memory.latency_ns[0], done.ways[index], done.latency_ns[index]
     throttled = response.mpps(ways, latency, part.bandwidth_percent)

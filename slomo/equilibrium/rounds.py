@@ -1,11 +1,11 @@
 """Find the equilibria of many servers by damped iteration, in arrays.
 
 Used by `slomo.equilibrium.server`, which explains why the fixed point exists. If demand exceeds the memory channel,
-network cards are held back first: their queues become short, and packets are sent before they leave the cache, so that
-the cards no longer read them back from memory (`ServerResponse.read_back`). If demand still exceeds the channel,
-requests wait until demand equals traffic. That waiting counts as additional traffic pressure on every NF
-(`slomo.training.waiting`). A converged server is set aside while others still change, so its result equals, to the bit,
-that of solving it alone.
+network cards are slowed down first: their queues become short, and packets are sent before they leave the cache, so
+that the cards no longer read them back from memory (`ServerResponse.read_back`). If demand still exceeds the channel,
+requests wait until demand equals traffic. The waiting counts as additional traffic pressure on every NF
+(`slomo.training.waiting`). A converged server is no longer changed while others still change, so its result equals that
+of solving it alone, to the last bit.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,13 @@ from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 from slomo.models.responses.server_response import packets_of_age
 
-#: Convergence criterion: no value moves by more than this share of the largest :attr:`Tables.reference` beside it.
+#: Convergence criterion: no value changes by more than this share of the largest :attr:`Tables.reference` on its
+#: server.
 TOLERANCE = 1e-3
 #: Utilisation below which an NF's pressure on its neighbours is ignored.
 LEAST_LOAD = 1e-3
 TINY = 1e-12
-#: Utilisation above which queues grow and an NF's vector approaches that of a saturated one, linearly.
+#: Utilisation above which queues grow, so that an NF's vector approaches its vector at saturation linearly.
 BUSY = 0.9
 _UNTOUCHED = np.array([0.0, 0.0, np.nan, np.inf])
 #: Age before the first round, its range [us], and the largest factor by which one round changes it.
@@ -39,11 +40,12 @@ _PER_SERVER = ("status", "pace", "burden", "waiting", "age", "speed", "mpps")
 
 @dataclass(frozen=True, eq=False)
 class PartLoad:
-    """What was learned about NFs that are offered less than they can serve; arrays as in :class:`Servers`."""
+    """Learned functions of NFs that are offered less than they can serve; arrays as in :class:`Servers`."""
 
     #: Whether the NF was profiled at part load, shape (servers, places, 1).
     known: NDArray[np.bool_]
-    #: As in :class:`Servers`; of pressures that are rates over what it serves, as a share of the most it ever served.
+    #: As in :class:`Servers`; for pressures that are rates, relative to the served throughput, which is a share of the
+    #: largest one measured.
     scale: Floats
     limit: Floats
     weight: Floats
@@ -55,38 +57,39 @@ class PartLoad:
 class Servers:
     """The NFs of many servers as arrays, by server and place."""
 
-    #: Solo values, half-saturations and largest pressures known, shape (servers, places, pressures).
+    #: Solo values, half-saturations, and largest known pressures, shape (servers, places, pressures).
     start: Floats
     scale: Floats
     limit: Floats
-    #: As in `slomo.equilibrium.tables.Tables`: of rates, what a packet moves, shape (servers, places, terms, answers).
+    #: Weights as in `slomo.equilibrium.tables.Tables`; for rates they give amounts per packet, shape (servers, places,
+    #: terms, answers).
     weight: Floats
-    #: Range of the answers: pressures, then speed, shape (servers, places, answers).
+    #: Lower and upper limit of the answers (pressures, then speed), shape (servers, places, answers).
     low: Floats
     high: Floats
-    #: Offered load [Mpps]; infinite where saturated, shape (servers, places).
+    #: Offered load [Mpps]; infinite for saturated NFs, shape (servers, places).
     offered: Floats
     #: The socket that they share.
     socket: SharedSocket
-    #: Least total of all NFs: for the cache, their solo occupancies up to that of a full one; else 0, shape (servers,
-    #: 1, pressures).
+    #: Least total over all NFs: for the cache, the sum of solo occupancies, but at most a full cache; else 0, shape
+    #: (servers, 1, pressures).
     least: Floats
-    #: Throughput over its smooth estimate, shape (servers, places).
+    #: Throughput divided by its smooth estimate, shape (servers, places).
     pace: Floats
-    #: Memory traffic of a packet over its smooth estimate, shape (servers, places).
+    #: Memory traffic per packet divided by its smooth estimate, shape (servers, places).
     burden: Floats
-    #: Waiting beyond which no NF's answer changes, shape (servers,).
+    #: Waiting above which no NF's answer changes, shape (servers,).
     most_waiting: Floats
-    #: What steps are compared with: the largest solo value, or share of a half-saturation, shape (servers, 1,
-    #: pressures). NFs that fit into the cache have almost no solo traffic: relative to it, their traffic beside others
-    #: would never converge.
+    #: Reference for the size of steps: the largest solo value or, if larger, a share of a half-saturation, shape
+    #: (servers, 1, pressures). NFs that fit into the cache have almost no solo traffic; relative to that, their traffic
+    #: beside others would never converge.
     reference: Floats
-    #: The same at part load; None where no NF was profiled there.
+    #: The same at part load; None if no NF was profiled at part load.
     part_load: PartLoad | None = None
 
     @cached_property
     def aged(self) -> NDArray[np.bool_] | None:
-        """Which servers divide a full cache by the age of lines; None if there are none."""
+        """Mask of the servers that divide a full cache by the age of lines; None if there are none."""
         if self.socket.held is None or not self.start.shape[1]:
             return None
         weight = self.weight[:, :, :, self.start.shape[2] + 1]
@@ -106,22 +109,22 @@ class Servers:
 class Rest:
     """State of the iteration: counters, pressures, throughputs, and whether it has converged."""
 
-    #: Everybody's vector, and what each feels from the others, shape (2, servers, places, pressures).
+    #: Each NF's vector, and the pressure of the others on it, shape (2, servers, places, pressures).
     vectors: Floats
-    #: Whether it converged, rounds taken, ratio of the last two steps, last step, shape (servers, 4).
+    #: Whether the server converged, number of rounds, ratio of the last two steps, last step, shape (servers, 4).
     status: Floats
     #: As in :class:`Servers`, shape (servers, places).
     pace: Floats
     burden: Floats
-    #: How many times that of a channel just full the memory's latency is; 1 where it is not full, shape (servers,).
+    #: Memory latency as a multiple of that of a channel that is just full; 1 if the channel is not full, shape
+    #: (servers,).
     waiting: Floats
-    #: Time after which an unused line leaves the cache [us]; divides the caches of :attr:`Servers.aged`, shape
+    #: Time after which an unused line leaves the cache [us]; it divides the caches of :attr:`Servers.aged`, shape
     #: (servers,).
     age: Floats
     #: Smooth speed under that pressure [Mpps]; 0 at an empty place, shape (servers, places).
     speed: Floats
-    #: Throughput that the models give under that pressure [Mpps]; NaN where they have not been asked, shape (servers,
-    #: places).
+    #: Throughput that the models predict under that pressure [Mpps]; NaN if not computed, shape (servers, places).
     mpps: Floats
 
     @classmethod
@@ -172,7 +175,7 @@ class Rest:
 
     @property
     def converged(self) -> NDArray[np.bool_]:
-        """Which servers' iteration has converged."""
+        """Mask of the servers whose iteration has converged."""
         return self.status[:, 0] > 0.0
 
     @property
@@ -182,7 +185,7 @@ class Rest:
 
     @property
     def ratio(self) -> Floats:
-        """Size of each server's last step over that of the step before."""
+        """Size of each server's last step divided by that of the step before."""
         ratio: Floats = self.status[:, 2]
         return ratio
 
@@ -204,9 +207,9 @@ def laid_out(
 ) -> Servers:
     """Arrange the servers `members`, shape (servers, places), as arrays; -1 is an empty place.
 
-    `table`: of the distinct NFs. `offered`, shape (servers, places): offered load [Mpps]; infinite where saturated.
-    `socket`: the socket that they share. `full_kib`, shape (servers,), or float: what the cache holds at the least when
-    it is full [KiB]. `pace`, `burden`, shape (servers, places): as in :class:`Servers`; 1 by default.
+    `table`: functions of the distinct NFs. `offered`, shape (servers, places): offered load [Mpps]; infinite for
+    saturated NFs. `socket`: the socket that the NFs share. `full_kib`, shape (servers,), or float: least total
+    occupancy of a full cache [KiB]. `pace`, `burden`, shape (servers, places): as in :class:`Servers`; 1 by default.
     """
     here = (members >= 0)[:, :, None]
     start = table.start[members] * here
@@ -248,7 +251,7 @@ def _part_load(table: Tables, members: NDArray[np.int64]) -> PartLoad:
 
 
 def in_order(values: Floats) -> Floats:
-    """Add along the places, always in the same order: ``(servers, places, n)`` -> ``(servers, 1, n)``.
+    """Return sums over the places, added always in the same order: ``(servers, places, n)`` -> ``(servers, 1, n)``.
 
     Examples
     --------
@@ -266,9 +269,8 @@ def come_to_rest(
 ) -> Rest:
     """Iterate until all servers converge, with stronger damping at each try.
 
-    Each try has a damping factor and a limit of rounds, and takes the servers that have not converged yet.
-
-    The rounds start from `rest`, by default from solo vectors, and write their results into `rest`.
+    Each try has a damping factor and a limit of rounds, and continues with the servers that have not converged. The
+    rounds start from `rest`, by default from solo vectors, and write their results to `rest`.
     """
     count, places, _ = servers.start.shape
     rest = Rest.beginning(servers.start, servers.pace) if rest is None else rest
@@ -287,7 +289,7 @@ def come_to_rest(
 
 
 def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]) -> NDArray[np.int64]:
-    """Iterate with one damping, and return the servers that did not converge."""
+    """Iterate with one damping factor, and return the servers that did not converge."""
     damping, rounds, tolerance = how
     part = servers if len(active) == len(servers.start) else servers.only(active)
     vector, step, waiting, age = rest.vector[active], rest.step[active], rest.waiting[active], rest.age[active]
@@ -323,10 +325,11 @@ def within_capacities(
 ) -> Floats:
     """Scale counters, in place, so that their sums fit into the cache and the memory channel.
 
-    NFs hold and move no more than these capacities, and fill a full cache. Traffic that exceeds the channel is first
-    taken from `read_back`, shape (servers, places): what cards read back from memory because their queues are long.
+    NFs occupy and move no more than these capacities, and together fill a full cache. Traffic above the channel's
+    capacity is first subtracted from `read_back`, shape (servers, places), the traffic that cards read back from memory
+    because their queues are long.
 
-    Returns the next waiting time: longer if the demand on the memory channel still exceeds its capacity.
+    Returns the next waiting time, which is longer if the demand on the memory channel still exceeds its capacity.
     """
     channel = servers.socket.channel
     if channel is not None and read_back is not None:
@@ -343,7 +346,7 @@ def within_capacities(
 
 
 def _hold_back(vector: Floats, channel: int, most: float, read_back: Floats) -> None:
-    """Reduce what cards read back, in place and all by the same share, until the channel suffices."""
+    """Reduce the traffic that cards read back, in place and all by the same share, until the channel suffices."""
     traffic = vector[:, :, [channel]]
     excess = in_order(traffic)[:, 0, 0] - most
     share = np.minimum(np.maximum(excess, 0.0) / np.maximum(in_order(read_back[:, :, None])[:, 0, 0], TINY), 1.0)
@@ -351,7 +354,7 @@ def _hold_back(vector: Floats, channel: int, most: float, read_back: Floats) -> 
 
 
 def waited(socket: SharedSocket, waiting: Floats) -> Floats:
-    """Return the pressure that waiting for a full memory channel adds for every NF."""
+    """Return the pressure that waiting for a full memory channel adds on every NF."""
     added = np.zeros((len(waiting), 1, len(socket.caps)))
     if socket.channel is not None:
         added[:, 0, socket.channel] = socket.caps[socket.channel] * (waiting - 1.0)
@@ -359,10 +362,10 @@ def waited(socket: SharedSocket, waiting: Floats) -> Floats:
 
 
 def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tuple[Floats, Floats, Floats | None]:
-    """Return every NF's counters under the pressure of the others, the next cache age, and what cards read back.
+    """Return every NF's counters under the pressure of the others, the next cache age, and cards' read-back traffic.
 
-    Rates are amounts per packet times packets served. What cards read back has shape (servers, places); None if it is
-    not known of any NF.
+    Rates are amounts per packet times packets served. The read-back traffic has shape (servers, places); None if it is
+    unknown for all NFs.
     """
     size = vector.shape[2]
     beside, added = in_order(vector) - vector, waited(servers.socket, waiting)
@@ -388,10 +391,10 @@ def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tu
 def _by_age(servers: Servers, moved: Floats, served_mpps: Floats, age: Floats) -> Floats:
     """Divide every cache so that all NFs' lines are evicted at one age; return a better estimate of the age.
 
-    The divided occupancies are written into `moved`.
+    The occupancies are written into `moved`.
 
-    An LRU cache evicts every line unused for the same time, whoever owns it (Che et al., IEEE JSAC 20, 2002).
-    The total is that of the NFs' answers; the next age is a Newton step towards it.
+    An LRU cache evicts every line unused for the same time, whoever owns it (Che et al., IEEE JSAC 20, 2002). Their
+    total is that of the NFs' answers; the next age is a Newton step towards this total.
     """
     if servers.aged is None:
         return age
@@ -439,7 +442,7 @@ def served_part(served_mpps: Floats, fastest_mpps: Floats) -> Floats:
 
 
 def busy_part(load: Floats) -> Floats:
-    """Return by how much an NF behaves as at full load: 0 to 1, rising with load.
+    """Return the weight of an NF's full-load behaviour, 0 to 1, which rises with load.
 
     Examples
     --------
@@ -450,12 +453,12 @@ def busy_part(load: Floats) -> Floats:
 
 
 def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
-    """Return offered load over the throughput that the NF can reach, between `LEAST_LOAD` and 1."""
+    """Return offered load divided by the throughput that the NF can reach, between `LEAST_LOAD` and 1."""
     return np.minimum(np.maximum(offered / np.maximum(possible_mpps, TINY), LEAST_LOAD), 1.0)
 
 
 def _under(servers: Servers | PartLoad, pressure: Floats) -> Floats:
     basis = pressure_basis(pressure, servers.scale, servers.limit)
-    # terms of several columns are added one by one like in the compiled rounds; a matrix product uses its own order
+    # terms of several columns are added one by one as in the compiled rounds; a matrix product uses another order
     answers: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)
     return np.minimum(np.maximum(answers, servers.low), servers.high)

@@ -1,11 +1,12 @@
 """Predict all NFs of a server together, for many servers in one call.
 
-Goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Each NF's vector is a
+This goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Each NF's vector is a
 continuous function of the others' summed vectors, clipped to the measured range. The joint map therefore maps a box
 into itself and has a fixed point (Brouwer). A round with damping d turns an eigenvalue q of the joint map into 1 - d +
-d q, whose absolute value is below 1 for 1 - 2 / d < q < 1. NFs that all slow down together have negative eigenvalues,
-two that evict each other from the cache positive ones. The remaining distance after the last step is estimated by step
-* r / (1 - r), r the ratio of steps (Banach), and proven by `slomo.equilibrium.bound` if slopes allow.
+d q, whose absolute value is below 1 for 1 - 2 / d < q < 1. NFs that all slow down together have negative eigenvalues;
+two NFs that evict each other from the cache have positive ones. The remaining distance after the last step is estimated
+as step * r / (1 - r), r the ratio of the last two steps (Banach). `slomo.equilibrium.bound` proves a bound if slopes
+allow.
 """
 
 from collections.abc import Sequence
@@ -32,21 +33,21 @@ from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.metrics import METRICS, Rule
 
-#: Number of servers whose throughputs are read together.
+#: Number of servers whose throughputs are computed together.
 _CHUNK = 32_768
 _PER_PLACE = ("pressure", "load", "throughput_mpps", "low_mpps", "high_mpps")
 
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    """The equilibria of servers that converged, as needed to compute counters later."""
+    """The equilibria of converged servers, from which counters can be computed later."""
 
     #: Pressure of the others on each NF, shape (servers, places, pressures).
     pressure: Floats
-    #: Share of its possible throughput that an NF serves; 1 where it is saturated, shape (servers, places).
+    #: Served share of an NF's possible throughput; 1 for a saturated NF, shape (servers, places).
     load: Floats
-    #: How many times that of a channel just full the memory's latency is; 1 where it is not full. Part of `pressure`,
-    #: shape (servers,).
+    #: Memory latency as a multiple of that of a channel that is just full; 1 if the channel is not full. It is part of
+    #: `pressure`, shape (servers,).
     waiting: Floats
 
 
@@ -54,19 +55,19 @@ class FixedPoints:
 class Joint(FixedPoints):
     """Predictions for many servers, as arrays; an empty place holds 0."""
 
-    #: Served throughput, and the ends of its interval [Mpps], shape (servers, places).
+    #: Served throughput, and lower and upper bound of its interval [Mpps], shape (servers, places).
     throughput_mpps: Floats
     low_mpps: Floats
     high_mpps: Floats
     #: Whether the rounds converged, shape (servers,).
     converged: NDArray[np.bool_]
-    #: Rounds taken, shape (servers,).
+    #: Number of rounds, shape (servers,).
     rounds: NDArray[np.int64]
-    #: Size of the last step over that of the step before, shape (servers,).
+    #: Size of the last step divided by that of the step before, shape (servers,).
     ratio: Floats
-    #: Bound on what is left, as a share of `slomo.equilibrium.rounds.Servers.reference`, shape (servers,).
+    #: Bound on the remaining distance, as a share of `slomo.equilibrium.rounds.Servers.reference`, shape (servers,).
     bound: Floats
-    #: Whether the bound is proven, or estimated from the last two steps, shape (servers,).
+    #: Whether the bound is proven instead of estimated from the last two steps, shape (servers,).
     proven: NDArray[np.bool_]
 
     def only(self, rows: NDArray[np.integer] | list[int]) -> "Joint":
@@ -76,9 +77,9 @@ class Joint(FixedPoints):
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Servers that converged, with places in canonical order.
+    """Converged servers, with places in canonical order.
 
-    Loads are infinite if saturated; `read` marks the NFs whose throughput is read from the models.
+    Loads are infinite for saturated NFs; `read` marks the NFs whose throughput the models compute.
     """
 
     members: NDArray[np.int64]
@@ -110,13 +111,14 @@ def solve_joint(
     coverage : float
         Coverage of the intervals.
     window_s : float, optional
-        Length of the measurement the intervals speak of [s]; it matters to NFs that serve all they are offered, whose
-        arrivals vary. By default that of the calibration mixes at reduced load, else that of the profile's runs.
+        Length of the measurement to which the intervals apply [s]; it matters for NFs that serve their whole offered
+        load, since arrivals vary. By default the length of the calibration mixes at reduced load, or else of the
+        profile's runs.
     prove : bool
-        Prove the bound where that can be done (`slomo.equilibrium.bound`), which takes as long as solving.
+        Whether to prove the bound if possible (`slomo.equilibrium.bound`), which takes as long as solving.
     first_only : bool
-        Read the throughput of the NF in the first place alone; at saturating load, others have 0. Reading takes as long
-        as the compiled rounds.
+        Whether to compute only the throughput of the NF in the first place, which saves half of the time; at saturating
+        load, others then have 0.
 
     Returns
     -------
@@ -125,9 +127,9 @@ def solve_joint(
     Raises
     ------
     MissingMetricError, ConfigurationError
-        As `slomo.equilibrium.settling.responses_of`.
+        The errors of `slomo.equilibrium.settling.responses_of`.
     InvalidValueError
-        For arrays that do not belong together, or a measurement of no length.
+        For arrays whose shapes do not match, or a measurement of length 0.
     """
     models = tuple(models)
     check_servers(models, members, offered_mpps)
@@ -159,7 +161,7 @@ def ranks(models: tuple[NFModel, ...]) -> NDArray[np.int64]:
 def canonical(
     rank: NDArray[np.int64], members: NDArray[np.integer], offered_mpps: Floats | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Return the canonical order of places, and members and loads in that order; saturated NFs get infinite loads."""
+    """Return the canonical order of places, and members and loads in this order; saturated NFs get infinite loads."""
     whole: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
     rows = np.arange(len(whole))[:, None]
     if offered_mpps is None:
@@ -173,7 +175,7 @@ def canonical(
 def _parted(offered: Floats) -> list[NDArray[np.int64]]:
     """Return groups of rows that are solved together.
 
-    Servers with reduced loads are a group of their own, so that results do not depend on other rows.
+    Servers with reduced loads form a group of their own, so that results do not depend on other rows.
     """
     reduced = np.isfinite(offered).any(axis=1)
     groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)]
@@ -202,10 +204,10 @@ def joint_vectors(
 ) -> Floats:
     """Return the counters of every NF's core in the equilibrium, shape ``(servers, places, len(names))``.
 
-    NaN for a metric that an NF did not report, and for instructions at less than full load, where polling adds to them.
-    An NF without neighbours answers with its solo vector. The content of a cache depends on the order of accesses, not
-    on their speed. An NF at half its speed therefore performs like one at full speed beside neighbours twice as fast,
-    except that its queue is short (`ServerResponse.part_load`). Occupancy is no rate and is not scaled.
+    NaN for a metric that an NF did not report, and for instructions below full load, since polling adds to them. An NF
+    without neighbours has its solo vector. The content of a cache depends on the order of accesses, not on their speed.
+    Halving an NF's rate therefore has the same effect on it as doubling its neighbours' rates, except that its queue is
+    short (`ServerResponse.part_load`). Occupancy is not a rate and is not scaled.
     """
     who: NDArray[np.int64] = np.asarray(members, dtype=np.int64)
     nfs = response_table(tuple(models))
@@ -231,12 +233,12 @@ def joint_vectors(
     result = np.where(count == 1, solo * np.where(rates, load, 1.0), moved * np.where(rates, served, 1.0))
     result = np.where(present, result, 0.0)
     if "LMB" in names and nfs.socket.channel is not None and nfs.corrects_traffic:
-        # where the channel is loaded the rounds know an NF's traffic better
+        # on a loaded channel, the rounds' traffic of an NF is more accurate
         own, by_all = _own_and_all(beside[0][:, :, nfs.socket.channel], here)
         known = here & (count[:, :, 0] > 1) & nfs.loads(by_all)
         result[:, :, names.index("LMB")][known] = own[known]
     if "L3OCC" in names and nfs.socket.held is not None:
-        # where a cache is divided by age, the rounds know what an NF holds
+        # for a cache divided by age, the rounds have computed each NF's occupancy
         own, _ = _own_and_all(beside[0][:, :, nfs.socket.held], here)
         known = here & (count[:, :, 0] > 1) & (nfs.knows_age[who] | ~here).all(axis=1, keepdims=True)
         result[:, :, names.index("L3OCC")][known] = own[known]
@@ -266,9 +268,10 @@ def _under(
     answers: Sequence[Floats],
     table: Tables | None = None,
 ) -> Floats:
-    """Return counters at the pressure found, for packets that arrive at a share of the measured speed.
+    """Return counters at the given pressure, for packets that arrive at a `share` of the measured speed.
 
-    The pressure has two parts: the others' traffic, which then counts more, and the channel's waiting, which does not.
+    The pressure has two parts: the others' traffic, which is divided by `share`, and the channel's waiting, which is
+    not.
     """
     table, rates = table or nfs.table, flows_and_polled(nfs.responses[0].pressure_names)[0]
     stretched = pressure[0] * np.where(rates, 1.0 / np.maximum(share, LEAST_LOAD), 1.0) + pressure[1]
@@ -278,7 +281,7 @@ def _under(
 
 
 def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | None, *, prove: bool) -> Joint:
-    """Return every NF's throughput by its network, at the pressure found."""
+    """Return every NF's throughput, computed by its network at the pressure of the equilibrium."""
     members, rest, read, most, present = part.members, part.rest, part.read, part.offered, part.members >= 0
     count = np.add.reduce(present, axis=1)
     unread = read & np.isnan(rest.mpps)
@@ -305,7 +308,7 @@ def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | No
 def bounds(
     nfs: ResponseTable, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return how far each result may be from its equilibrium: proven, or estimated from the last two steps."""
+    """Return a bound on each result's distance from its equilibrium, proven or estimated from the last two steps."""
     bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
     if not prove or np.isfinite(offered).any() or not members.size:
         return bound, np.zeros(len(bound), dtype=bool)
@@ -338,7 +341,7 @@ def _ends(
 
 @lru_cache(maxsize=256)
 def _scores(responses: tuple[ServerResponse, ...], coverage: float) -> Floats:
-    """Return the known errors at both ends of intervals, shape (2, NFs, neighbourhoods)."""
+    """Return the known errors that give the lower and upper bound of intervals, shape (2, NFs, neighbourhoods)."""
     each = np.array([scores_between(response.calibration, coverage) for response in responses])
     return each.swapaxes(0, 1)
 
@@ -350,7 +353,7 @@ def _arrivals(
     coverage: float,
     window_s: float | None,
 ) -> Floats:
-    """Return how far one measurement may deviate from the offered load by random arrivals [Mpps]."""
+    """Return how much a measurement may deviate from the offered load because of random arrivals [Mpps]."""
     spread = np.zeros(members.shape)
     partial = np.isfinite(offered) & (members >= 0)
     for number in np.unique(members[partial]).tolist():
@@ -360,7 +363,7 @@ def _arrivals(
 
 
 def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
-    """Join results that were computed in parts, in the order of the rows."""
+    """Join results of several groups of servers, in the order of the rows."""
     if len(parts) == 1:
         return parts[0][1]
     order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")

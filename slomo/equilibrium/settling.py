@@ -1,6 +1,6 @@
 """Find the equilibria of servers, by compiled code if that saves time, else by numpy; the results are equal.
 
-The constants of a set of NFs are computed once, and cached for the most recently used sets.
+The constants of a set of NFs are computed once; those of the most recently used sets are cached.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -35,35 +35,35 @@ from slomo.models.functions.monotone import rows_of
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import ServerResponse, packets_of_age
 
-#: Damping factor and limit of rounds: a first try (0.5 takes half as many rounds again), and two for servers that
-#: oscillate around their fixed point.
+#: Damping factor and limit of rounds of each try: the first is for most servers (0.5 would take 1.5 times as many
+#: rounds), the other two for servers that oscillate around their fixed point.
 TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
-#: The first pass ends when nothing moves by more than this many times :data:`TOLERANCE`.
+#: The first pass ends when no value changes by more than this multiple of :data:`TOLERANCE`.
 _LOOSE = 10.0
-#: Largest relative difference between the throughput read and the one solved for, share of a pressure that the
-#: correction may move before this is checked, and most repetitions of the correction.
+#: Largest relative difference between the throughputs of the networks and of the rounds; relative change of a pressure
+#: by the correction above which this difference is checked; largest number of corrections.
 _APART, _MOVED, _CORRECTIONS = 0.01, 0.03, 40
-#: Utilisation of the memory channel from which the traffic of a packet is learned from mixes, and corrected.
+#: Utilisation of the memory channel above which the traffic per packet is learned from mixes and corrected.
 LOADED = 0.7
-#: Relative excess of summed occupancies over the cache allowed for counting errors.
+#: Relative excess of summed occupancies over the cache size that is tolerated as counting error.
 _ROUNDING = 0.02
 #: Number of servers per pass of the numpy rounds, so that their data stay in a cache.
 _LAID_OUT = 1_024
-#: Number of mixes from which repeated competitions are looked for, and the share of different ones above which that
-#: does not pay.
+#: Number of mixes above which repeated sets of competitors are searched for, and share of distinct sets above which
+#: that saves no time.
 _REPEATING, _MANY = 1_024, 0.8
 #: Number of servers below which plain numbers are faster than arrays.
 _FEW = 32
-#: Largest number of possible competitions per mix for a lookup table.
+#: Largest number of possible sets of competitors, per mix, for which a lookup table is used.
 _TABLE = 32
-#: What is compiled for a single server.
+#: Functions that are compiled for a single server.
 _OF_ONE = (settle_side_by_side, inputs_of_one, weigh_one, left_of_one)
 
 
 class ServerGroup:
-    """Servers that are solved together: NFs, offered loads, and what fills the cache.
+    """Servers that are solved together: NFs, offered loads, and total occupancy of a full cache.
 
-    Loads of None mean that all NFs are saturated.
+    If the loads are None, all NFs are saturated.
     """
 
     def __init__(self, members: NDArray[np.int64], offered: Floats | None, full_kib: Floats) -> None:
@@ -72,7 +72,8 @@ class ServerGroup:
             offered = np.empty(members.shape)
             offered.fill(np.inf)
         self.offered = offered
-        #: Whether this is a single server without empty places, as most are; and where an NF is, 0 for such a server.
+        #: Whether this is a single server without empty places, as in most calls; `_here`: places with an NF, 0 for
+        #: such a server.
         self.is_one = _is_full(members)
         self._here: NDArray[np.bool_] | int = 0 if self.is_one else members >= 0
         self._read: Callable[[Floats], Floats] | None = None
@@ -89,7 +90,7 @@ class ServerGroup:
         rest.mpps[self._here] = self._read(rest.pressure[self._here])
 
     def pace(self, responses: tuple[ServerResponse, ...], rest: Rest) -> Floats:
-        """Return the throughput by the networks over the smooth approximation, shape (servers, places)."""
+        """Return the networks' throughput divided by the smooth approximation, shape (servers, places)."""
         self.read(responses, rest)
         pace: Floats = rest.mpps / np.maximum(rest.speed, TINY)
         return pace if isinstance(self._here, int) else np.where(self._here, pace, 1.0)
@@ -104,11 +105,11 @@ def _is_full(members: NDArray[np.int64]) -> bool:
 class ResponseTable:
     """The distinct NFs of some servers, with their trained functions as arrays."""
 
-    #: One per NF.
+    #: One model per NF.
     models: tuple[NFModel, ...]
-    #: Theirs.
+    #: Responses of the models.
     responses: tuple[ServerResponse, ...]
-    #: The same as arrays.
+    #: The responses as arrays.
     table: Tables
     #: The socket that they share.
     socket: SharedSocket
@@ -120,7 +121,7 @@ class ResponseTable:
 
     @cached_property
     def is_carried(self) -> NDArray[np.bool_]:
-        """Which NFs were never measured alone on this machine."""
+        """Mask of the NFs that were never measured alone on this machine."""
         return np.array([model.solo_is_carried for model in self.models], dtype=bool)
 
     @cached_property
@@ -141,12 +142,12 @@ class ResponseTable:
         if self._same_kib is not None:
             return np.full(len(members), self._same_kib)
         seen, most = [response.full_kib for response in self.responses], self._most_kib
-        if len(members) < _FEW:  # several times as fast as arrays, to the same bits
+        if len(members) < _FEW:  # several times as fast as arrays, with the same results
             every = [sorted(seen[nf] for nf in {*row} if nf >= 0) or [0.0] for row in members.tolist()]
             medians = [(told[(len(told) - 1) // 2] + told[len(told) // 2]) / 2.0 for told in every]
             return np.array([median if median <= most else 0.0 for median in medians])
         ordered = np.sort(members, axis=1)
-        ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1  # one voice for NFs alike
+        ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1  # equal NFs count once
         ascending = np.sort(np.array([*seen, np.nan])[ordered], axis=1)
         count = (ordered >= 0).sum(axis=1, keepdims=True)
         pair = [np.take_along_axis(ascending, np.maximum(at, 0), axis=1)[:, 0] for at in ((count - 1) // 2, count // 2)]
@@ -155,7 +156,7 @@ class ResponseTable:
 
     @cached_property
     def _same_kib(self) -> float | None:
-        """Total occupancy of a full cache [KiB] that all NFs saw; None if they saw different ones."""
+        """Total occupancy of a full cache [KiB], if it is the same in all NFs' profiles; else None."""
         seen = self.responses[0].full_kib
         if any(response.full_kib != seen for response in self.responses):
             return None
@@ -168,7 +169,7 @@ class ResponseTable:
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
     def group(self, members: NDArray[np.int64], offered: Floats | None = None) -> ServerGroup:
-        """Return a group of servers whose equilibria are to be found together.
+        """Return a group of servers whose equilibria will be found together.
 
         NFs are in canonical order, and loads are infinite for saturated NFs; None if all are saturated.
         """
@@ -177,9 +178,10 @@ class ResponseTable:
     def settle(self, group: ServerGroup) -> Rest:
         """Find the equilibria of a group of servers.
 
-        The smooth speed used in the rounds is some percent off for large losses. It is corrected to the throughput read
-        at the result, and the rounds continue from there. Where that moves a pressure by more than 3 %, this is
-        repeated until both throughputs agree to 1 %; a server on which they do not has not converged.
+        The smooth speed used in the rounds has errors of some percent for large losses. It is corrected to the
+        networks' throughput at the result, and the rounds continue from there. If this changes a pressure by more than
+        3 %, the correction is repeated until both throughputs agree within 1 %; if they never do, the server counts as
+        not converged.
         """
         rest = Rest.beginning(self.begin[group.members])
         code = code_for(_OF_ONE) if group.is_one and self._units is not None else None
@@ -200,7 +202,7 @@ class ResponseTable:
     def _on_loaded_channels(self, group: ServerGroup, rest: Rest) -> Rest:
         """Correct the memory traffic per packet on servers with a loaded memory channel.
 
-        Needs at least one NF whose traffic was learned from mixes.
+        At least one NF's traffic must have been learned from mixes.
         """
         if self.socket.channel is None or not self.corrects_traffic or not group.members.size:
             return rest
@@ -213,7 +215,7 @@ class ResponseTable:
 
     @cached_property
     def knows_age(self) -> NDArray[np.bool_]:
-        """Which NFs have learned how much of a full cache they hold, by the age of its lines."""
+        """Mask of the NFs whose occupancy of a full cache was learned as a function of the age of lines."""
         return np.array([len(response.holding) > 0 for response in self.responses], dtype=bool)
 
     @cached_property
@@ -222,7 +224,7 @@ class ResponseTable:
         return any(response.traffic is not None for response in self.responses)
 
     def loads(self, moved: Floats) -> NDArray[np.bool_]:
-        """Return on which servers the memory traffic `moved` loads the channel."""
+        """Return the servers on which the memory traffic `moved` loads the channel."""
         assert self.socket.channel is not None
         loaded: NDArray[np.bool_] = moved > LOADED * self.socket.caps[self.socket.channel]
         return loaded
@@ -250,11 +252,12 @@ class ResponseTable:
         return rows_of([response.sensitivity for response in self.responses])
 
     def _settle_one(self, code: Sequence[Callable[..., Any]], group: ServerGroup, rest: Rest) -> bool:
-        """Solve one server twice; read throughputs from the networks after each time.
+        """Solve one server twice; compute throughputs by the networks after each pass.
 
-        Returns whether the second pass moved a pressure by more than 3 %.
+        Returns whether the second pass changed a pressure by more than 3 %.
 
-        Compiled but for logarithms and hyperbolic tangents, whose last bits are numpy's own.
+        All steps are compiled except logarithms and hyperbolic tangents, whose last bits differ between numpy and other
+        implementations.
         """
         assert self._units is not None
         (loop, lay_out, weigh, leave), (models, features), members = code, self._units, group.members
@@ -284,8 +287,9 @@ class ResponseTable:
 
         `left` are the rows of `rest` to correct; `traffic` corrects their memory traffic, too.
 
-        Each correction goes a share of the way, one half at first. The share is halved whenever the correction changes
-        its direction: near a full channel, throughput falls with waiting more steeply than the rounds see.
+        Each correction closes only a share of the difference, at first one half. The share is halved whenever the
+        correction changes its sign, since near a full channel throughput falls with waiting more steeply than the
+        rounds assume.
         """
         if not len(left):
             return
@@ -345,7 +349,7 @@ def _run(
     tolerance: float,
     tries: Sequence[tuple[float, int]] | None = None,
 ) -> None:
-    """Iterate by compiled code, as :func:`settled` does."""
+    """Iterate as :func:`settled` does, by compiled code."""
     tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, _numbers(socket)
     how = tolerance, group.full_kib, _as_array(tuple(tries or TRIES)), _ages(table.pressures)
     loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.age, rest.speed)
@@ -353,14 +357,14 @@ def _run(
 
 @lru_cache(maxsize=256)
 def _numbers(socket: SharedSocket) -> Floats:
-    """Return the constants of socket and iteration as the compiled code reads them."""
+    """Return the constants of socket and iteration in the form that the compiled code takes."""
     held, channel = (-1 if column is None else column for column in (socket.held, socket.channel))
     return np.array([TINY, LEAST_LOAD, held, BUSY, channel, COMPARED, *socket.caps, *socket.rates])
 
 
 @lru_cache(maxsize=16)
 def _ages(pressures: int) -> Floats:
-    """Return the limits of the ages of cache lines and their steps, as the compiled code reads them."""
+    """Return the limits of the ages of cache lines and their steps in the form that the compiled code takes."""
     return np.array([LEAST_AGE, MOST_AGE, OLDER, *packets_of_age(basis_size(pressures))])
 
 
@@ -380,8 +384,8 @@ def response_table(models: tuple[NFModel, ...]) -> ResponseTable:
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
     """Return the models' functions of running neighbours (`ServerResponse`).
 
-    Raises MissingMetricError if a model was trained without the competition beside it; ConfigurationError if models
-    respond to different pressures.
+    Raises MissingMetricError if a model was trained without counters of the competitors beside the target;
+    ConfigurationError if models respond to different pressures.
     """
     without = [model.workload.nf for model in models if model.response is None]
     if without:
@@ -395,7 +399,7 @@ def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
 
 
 def one_set_of_pressures(every: Set[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the pressure metrics to which all of several NFs respond. Raises ConfigurationError if they differ."""
+    """Return the pressure metrics to which several NFs respond. Raises ConfigurationError if NFs differ in them."""
     if len(every) > 1:
         shown = "; ".join(sorted(", ".join(names) for names in every))
         raise ConfigurationError(
@@ -408,8 +412,8 @@ def one_set_of_pressures(every: Set[tuple[str, ...]]) -> tuple[str, ...]:
 def distinct_mixes(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
     """Return each distinct mix once, and its index for every row; None if hardly any mix occurs twice.
 
-    Rows are in canonical order, with -1 for an empty place. Targets share competitions, as V is measured before the
-    target starts: of 100 000 mixes of 4 out of 24 kinds, 17 550 competitions differ.
+    Rows are in canonical order, with -1 for an empty place. Several targets can have the same competitors, whose V is
+    measured before the target starts: 100 000 mixes of 4 out of 24 kinds have 17 550 distinct sets of competitors.
     """
     places, space = members.shape[1], (kinds + 1) ** members.shape[1]
     if len(members) < _REPEATING or space > 2**62:
@@ -417,7 +421,7 @@ def distinct_mixes(members: NDArray[np.int64], kinds: int) -> tuple[NDArray[np.i
     code = (members + 1) @ (kinds + 1) ** np.arange(places)
     if space > _TABLE * len(members):
         _, first, back = np.unique(code, return_index=True, return_inverse=True)
-    else:  # few enough possible values for a lookup table, which is several times faster than sorting
+    else:  # few possible values: a lookup table is several times faster than sorting
         seen = np.full(space, -1, dtype=np.int64)
         seen[code] = np.arange(len(code))
         occurring = np.flatnonzero(seen >= 0)

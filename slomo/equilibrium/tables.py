@@ -1,4 +1,4 @@
-"""The trained functions of several NFs as common arrays; each NF's part is computed once and remembered.
+"""The trained functions of several NFs as common arrays; each NF's part is computed once and cached.
 
 Used by `slomo.equilibrium.server`; the first axis of every table is the NF.
 """
@@ -17,26 +17,27 @@ from slomo.models.responses.server_response import NOT_LEARNED, ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Kind
 
-#: Metrics to which busy polling adds below full load, so that they do not count served packets.
+#: Metrics to which busy polling adds below full load, so that they are not proportional to served packets.
 POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
-#: Share of the half-saturation that steps are compared with, if it is larger than the solo value.
+#: Share of the half-saturation that is the reference for steps, if it is larger than the solo value.
 COMPARED = 0.1
-#: Rows are padded with zeros to a multiple of this many columns, the number that a processor adds at once.
+#: Rows are padded with zeros to a multiple of this number of columns, which a processor adds at once.
 _WIDTH = 8
-#: Number of NFs up to which 16-bit indices are used, which numpy sorts in a sixth of the time.
+#: Largest number of NFs for which 16-bit indices are used, which numpy sorts in a sixth of the time.
 _SHORT = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Arrays of many NFs, one row per NF: functions for the counters that it causes, and for its speed."""
+    """Arrays of many NFs, one row per NF: functions of its counters and of its speed."""
 
     #: Start, half-saturation and largest known of each pressure; low and high end of each answer; weights of the
     #: answers, term by term of `slomo.models.contentiousness.pressure_basis`; in the next two columns, as many weights
     #: of what the NF holds by age (`ServerResponse.holding`) and of what its card reads back (`read_back`), shape (NFs,
     #: numbers). Then the same for part load, with 1 for an NF profiled there, else 0, in place of the start.
     rows: Floats
-    #: Number of pressures; of answers there are one more, then holdings by age, traffic read back, and columns of 0.
+    #: Number of pressures; a row has one more answer (speed), then occupancy by age, read-back traffic, and columns of
+    #: 0.
     pressures: int
 
     @property
@@ -49,7 +50,7 @@ class Tables:
 
     @cached_property
     def part_load(self) -> "Tables | None":
-        """The same arrays for NFs below full load; None if no NF was profiled there."""
+        """The same arrays for NFs below full load; None if no NF was profiled below full load."""
         begin = self.rows.shape[1] // 2
         return Tables(self.rows[:, begin:], self.pressures) if self.rows[:, begin].any() else None
 
@@ -91,7 +92,7 @@ class Tables:
 
 
 def width_of(pressures: int) -> int:
-    """Return how many columns a function's terms take.
+    """Return the number of columns of a function's terms.
 
     Examples
     --------
@@ -120,9 +121,10 @@ def _row(response: ServerResponse) -> Floats:
 
 @lru_cache(maxsize=4096)
 def competitor_row(profile: ContentiousnessProfile, pressures: tuple[str, ...], socket: "SharedSocket") -> Floats:
-    """Return a row of :class:`Tables` for an NF of which only its pressure on others is known.
+    """Return a row of :class:`Tables` for an NF for which only its pressure on others is known.
 
-    A pressure that it does not report is 0; a solo profile responds to none. None exceeds the machine's capacity.
+    Pressures that the NF does not report are 0; a solo profile does not respond to pressure. No pressure exceeds the
+    machine's capacity.
     """
     start, count = np.nan_to_num(profile.solo.to_array(pressures)), len(pressures)
     row = _without_part_load(_half(profile, pressures, start, (np.zeros(basis_size(count)), 0.0, 0.0)), count)
@@ -132,7 +134,7 @@ def competitor_row(profile: ContentiousnessProfile, pressures: tuple[str, ...], 
 
 def _without_part_load(whole: Floats, pressures: int) -> Floats:
     unknown = np.zeros(len(whole))
-    unknown[pressures : 2 * pressures] = 1.0  # half-saturations divide
+    unknown[pressures : 2 * pressures] = 1.0  # half-saturations are divisors
     return np.concatenate([whole, unknown])
 
 
@@ -143,9 +145,9 @@ def _half(
     speed: tuple[Floats, float, float],
     learned: tuple[Floats, Floats] = (NOT_LEARNED, NOT_LEARNED),
 ) -> Floats:
-    """Return half of a row: values alone and pressures, then weights and limits of all functions.
+    """Return half of a row: solo values and pressures, then weights and limits of all functions.
 
-    `learned`: weights of what the NF holds by age, and of what its card reads back.
+    `learned`: weights of the NF's occupancy by age, and of its card's read-back traffic.
     """
     weights, lowest, highest = (np.nan_to_num(each) for each in columns(profile, names, len(names)))
     scale = profile.scale if profile.pressure_names else np.ones(len(names))
@@ -162,7 +164,7 @@ def _half(
 
 @lru_cache(maxsize=4096)
 def columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: int) -> tuple[Floats, Floats, Floats]:
-    """Return weights and limits of the counters `names`; NaN for one that was not reported."""
+    """Return weights and limits of the counters `names`; NaN for a counter that was not reported."""
     table = np.zeros((basis_size(pressures) + 2, len(profile.metric_names) + 1))
     table[: len(profile.weights), :-1], table[:, -1] = profile.weights, np.nan
     table[-2, :-1], table[-1, :-1] = profile.low, profile.high
@@ -172,17 +174,17 @@ def columns(profile: ContentiousnessProfile, names: tuple[str, ...], pressures: 
 
 @dataclass(frozen=True, eq=False)
 class SharedSocket:
-    """What NFs on one socket share: cache, DDIO ways, memory channel, with their capacities."""
+    """Resources that NFs on one socket share (cache, DDIO ways, memory channel), with their capacities."""
 
-    #: Capacity of the machine for each, shape (pressures,).
+    #: Capacity of the machine for each pressure, shape (pressures,).
     caps: Floats
-    #: Pressures that scale with served packets, shape (pressures,).
+    #: Mask of the pressures that scale with served packets, shape (pressures,).
     rates: NDArray[np.bool_]
-    #: Column of the cache's occupancy.
+    #: Column of cache occupancy.
     held: int | None
-    #: Column of the memory channel's traffic, where the machine's is known.
+    #: Column of the memory channel's traffic, if the machine's bandwidth is known.
     channel: int | None
-    #: The same by metric.
+    #: The capacities by metric.
     capacities: Capacities | None
 
 
@@ -199,7 +201,7 @@ def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> Shar
 def vector_tables(
     responses: tuple[ServerResponse, ...], names: tuple[str, ...], *, part_load: bool = False
 ) -> tuple[Floats, ...]:
-    """Return counters alone, weights and limits of the counters `names`, for every NF.
+    """Return solo values, weights and limits of the counters `names` for every NF.
 
     For an NF without part-load profile, its full-load values are used at part load.
     """
@@ -213,7 +215,7 @@ def vector_tables(
 
 @lru_cache(maxsize=256)
 def flows_and_polled(names: tuple[str, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which counters grow with served packets, and to which polling adds.
+    """Return masks of the counters that grow with served packets, and of those to which polling adds.
 
     Examples
     --------
@@ -233,7 +235,7 @@ def reader(
 ) -> Callable[[Floats], Floats]:
     """Return a function that computes throughputs [Mpps] by the NFs' networks.
 
-    The i-th is that of NF `who[i]` under `pressure[i]` beside `neighbours[i]` others.
+    The i-th throughput is that of NF `who[i]` under `pressure[i]` with `neighbours[i]` neighbours.
     """
     together = _side_by_side(responses) if len(who) < MANY else None
     if together is not None:
