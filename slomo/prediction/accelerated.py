@@ -1,8 +1,9 @@
 """Add the effect of a shared accelerator to a prediction that considers cache and memory only.
 
-Yala (ASPLOS'25): memory and accelerator have separate models, composed by execution pattern. The memory prediction
-gives time per packet of every NF that shares the target's accelerator. Shares of the accelerator follow from all of
-these (`slomo.models.responses.accelerator`), and the loss is divided between both resources by Shapley values.
+As in Yala (ASPLOS'25), memory and accelerator have separate models, which are composed by execution pattern. The memory
+prediction gives the time per packet of every NF that shares the target's accelerator. The shares of the accelerator
+follow from these times (`slomo.models.responses.accelerator`). The loss is divided between memory and accelerator by
+Shapley values.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from slomo.models.responses.accelerator import AcceleratorUse, core_ns_of, share
 from slomo.prediction.explanation import ACCELERATOR, Explanation
 from slomo.prediction.result import Prediction, label
 
-#: Relative error of accelerator shares against simulation, if all users' demands are known exactly.
+#: Relative error of predicted accelerator shares against simulation, if all users' demands are known exactly.
 CLOSED_FORM = 0.03
 
 
@@ -35,15 +36,15 @@ def with_accelerator(
 ) -> Prediction:
     """Return the prediction `memory`, changed by the competition for the target's accelerator.
 
-    `memory`: of the target, as far as memory is concerned. `models`: the target's, then one per competitor, of which at
-    least one shares its accelerator. `possible_mpps`: what memory alone would leave each of them beside the others
-    [Mpps]. `offered_mpps`: offered load of each, None for saturating.
+    `memory`: prediction of the target for competition for cache and memory alone. `models`: the target's model, then
+    one per competitor; at least one competitor shares its accelerator. `possible_mpps`: throughput that each NF would
+    reach if only cache and memory were shared [Mpps]. `offered_mpps`: offered load of each NF; None saturates it.
     """
     name = models[0].accelerator.accelerator  # type: ignore[union-attr]
     users = [
         i for i, each in enumerate(models) if each.accelerator is not None and each.accelerator.accelerator == name
     ]
-    # canonical order: sums over the users are then equal to the last bit whatever the order of names
+    # canonical order, so that sums over the users do not depend on the order of names, to the last bit
     users[1:] = sorted(users[1:], key=lambda i: (models[i].workload.key, offered_mpps[i] or np.inf))
     shared = _Shared(
         [models[i].accelerator for i in users],  # type: ignore[misc]
@@ -66,11 +67,11 @@ def with_accelerator(
 def _interval(memory: Prediction, shared: "_Shared", possible_mpps: float) -> tuple[float, float]:
     """Return the throughput interval under competition for both memory and accelerator.
 
-    Both errors go through the composition: the low end combines the low end for memory with an accelerator slower by
-    its error. An accelerator that is just not the bottleneck then still widens the interval.
+    Both errors enter the composition: the lower bound combines the lower bound for memory with an accelerator that is
+    slower by its error. An accelerator that is almost the bottleneck thus still widens the interval.
     """
     error = max(CLOSED_FORM, *(use.error for use in shared.uses))
-    if memory.throughput_mpps < possible_mpps:  # below what it could serve, arrivals alone vary
+    if memory.throughput_mpps < possible_mpps:  # below its possible throughput, only arrivals vary
         ends, slack = (possible_mpps, possible_mpps), memory.interval
     else:
         ends, slack = memory.interval, memory.interval
@@ -94,9 +95,9 @@ class _Shared:
         self.unpressed = [core_ns_of(use, mpps) for use, mpps in zip(uses, solo_mpps, strict=True)]
 
     def target_mpps(self, memory_mpps: float, slower: float = 1.0) -> float:
-        """Return the target's throughput if competition for memory alone would allow `memory_mpps`.
+        """Return the target's throughput if it would reach `memory_mpps` with competition for memory alone.
 
-        The accelerator takes `slower` times the measured time for every request.
+        The accelerator takes `slower` times its measured time for every request.
         """
         core = [core_ns_of(self.uses[0], memory_mpps), *self.pressed[1:]]
         uses = [replace(use, service_ns=slower * use.service_ns) for use in self.uses] if slower != 1.0 else self.uses
@@ -116,7 +117,7 @@ class _Shared:
 def _explained(memory: Prediction, shared: _Shared, mpps: float, name: str, labels: list[str]) -> Explanation:
     """Divide the target's loss of throughput between memory and accelerator.
 
-    The memory part stays divided over metrics and competitors as before.
+    The division of the memory part over metrics and competitors is kept.
     """
     why = memory.explanation
     assert why is not None

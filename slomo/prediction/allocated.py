@@ -1,7 +1,8 @@
 """Predict all NFs of a server whose cache, memory bandwidth or memory nodes are divided among them.
 
-An NF without such a profile is not predicted: its response to pressure does not tell the effect of fewer ways.
-`slomo.equilibrium.partition` solves the server, `slomo.models.responses.partition` is the learned response.
+An NF without a profile over ways and throttles is not predicted, since its response to pressure does not show the
+effect of fewer ways. `slomo.equilibrium.partition` solves the server; `slomo.models.responses.partition` is the learned
+response.
 """
 
 from collections.abc import Sequence
@@ -19,18 +20,19 @@ NAME = "allocation"
 
 
 class Allocated:
-    """Predicted throughputs of the NFs of such a server, socket by socket.
+    """Predicted throughputs of the NFs of a divided server, socket by socket.
 
     Raises UnsupportedPredictionError for an NF that was not profiled over ways and throttles.
 
-    `server`: running tenants, and what each has. `how`: coverage. `loads`: what arrives at each tenant [Mpps].
+    `server`: tenants with their settings. `how`: options, of which the coverage is used. `loads`: offered load of each
+    tenant [Mpps].
     """
 
     def __init__(self, server: TenantModels, how: PredictionOptions, loads: Sequence[float | None]) -> None:
         self.server, self.how, self.loads = server, how, loads
         self.models = allocation_models(server)
         self.parted: dict[int, Parted] = {}
-        #: Where each tenant is: (its socket, number there).
+        #: Position of each tenant: (its socket, its index on this socket).
         self.at: dict[int, tuple[int, int]] = {}
         for socket, here in server.by_socket.items():
             parts = [self.part(number) for number in here]
@@ -38,7 +40,7 @@ class Allocated:
             self.at.update((number, (socket, i)) for i, number in enumerate(here))
 
     def part(self, number: int) -> Part:
-        """Return what a tenant owns of its socket: cache ways, throttle, memory node."""
+        """Return a tenant's settings on its socket: cache ways, throttle, memory node."""
         server, setting, model = self.server, self.server.setting, self.models[number]
         away = setting.nodes is not None and setting.nodes[number] != server.sockets[number]
         shared = len(server.on_core[number]) > 1
@@ -59,7 +61,7 @@ class Allocated:
         return self.parted[socket].capacity_mpps[here]
 
     def vector(self, number: int) -> None:
-        """Return None: profiles over cache ways do not contain counters beside other NFs."""
+        """Return None, since profiles over cache ways do not contain counters beside other NFs."""
 
     def shares_ways(self, number: int) -> bool:
         """Return whether a tenant shares at least one cache way with another."""
@@ -91,7 +93,7 @@ class Allocated:
         )
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
-        """Return the verdict on a tenant's setting and its neighbours'; `unknown` if it was never profiled."""
+        """Return the verdict on a tenant's and its neighbours' settings, with reasons; `unknown` without a profile."""
         server = self.server
         never: list[str] = []
         outside: list[str] = []
@@ -111,7 +113,7 @@ class Allocated:
 def allocation_models(server: TenantModels) -> list[AllocationModel]:
     """Return, for each tenant, the model of its throughput over cache ways, throttles and memory nodes.
 
-    Raises UnsupportedPredictionError naming the tenants without such a profile.
+    Raises UnsupportedPredictionError, which names a tenant without such a profile.
     """
     models = [model.allocation for model in server.models]
     without = [t.workload.key for t, model in zip(server.tenants, models, strict=True) if model is None]

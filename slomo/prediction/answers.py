@@ -1,20 +1,20 @@
 """Predict the NFs of a server, also if they share cores and ports; `question` adds latency.
 
-Memory is answered at the server's fixed point (`fixed_point`), over cache partitions (`allocated`) or from composed
-vectors (`composed`). Then accelerators are added (`accelerated`), loads limit the answer, and unprofiled properties
-become reasons.
+Competition for cache and memory is predicted by the server's fixed point (`fixed_point`), over cache partitions
+(`allocated`) or from composed vectors (`composed`). Then the effect of accelerators is added (`accelerated`), offered
+loads limit the throughput, and unprofiled properties become reasons of the verdict.
 
-An NF that its neighbours slow down leaves more of a shared port's line rate to the others, who then press more on it.
-The division of the port (`slomo.compose.ports`) starts from solo throughputs and is repeated with throughputs beside
-the others until it no longer changes.
+An NF that is slowed down leaves more of a shared port's line rate to its neighbours, whose pressure on it then rises.
+The division of the port (`slomo.compose.ports`) therefore starts from solo throughputs and is repeated with the
+predicted throughputs until it no longer changes.
 
 A fair scheduler divides a shared core max-min by weight (`slomo.compose.cores.core_shares`). An NF with a share of a
-core presses on others like an NF offered the rate it then serves. Rates and pressures are therefore found together in a
-few rounds. While an NF waits for its turn, the others run and evict its cached lines. The content of a cache depends on
-the order of accesses, not on their speed: between two of its own accesses, an NF that runs a third of the time sees
-three times as many accesses of the others. So it performs as on a core of its own beside others whose rates are divided
-by its share. Their occupancy is no rate and is not divided (stack distances: Mattson et al., IBM Systems Journal 9(2),
-1970).
+core puts the same pressure on others as an NF whose offered load is the rate that it then serves. Rates and pressures
+are therefore found together in a few rounds. While an NF waits for its turn, the others run and evict its cached lines.
+The content of a cache depends on the order of accesses, not on their speed: between two of its own accesses, an NF that
+runs a third of the time sees three times as many accesses of the others. It therefore performs as on a core of its own
+beside neighbours whose rates are divided by its share. Their occupancy is not a rate and is not divided (stack
+distances: Mattson et al., IBM Systems Journal 9(2), 1970).
 """
 
 import math
@@ -43,24 +43,24 @@ from slomo.prediction.server_result import ServerPrediction, TenantPrediction
 from slomo.prediction.tenants import TenantModel, TenantModels
 from slomo.vocabulary.wire import wire_gbps
 
-#: What arrives at each NF [Mpps]; None saturates it.
+#: Offered load of each NF [Mpps]; None saturates it.
 Loads = Sequence[float | None]
 _UNLIMITED: Mapping[int, tuple[float, float]] = {}
-#: Largest number of times that ports are divided anew, and the change of a share at which that ends.
+#: Largest number of divisions of the ports, and relative change of a share below which they end.
 _DIVISIONS, _SETTLED = 12, 1e-3
-#: Rounds until rates on a shared core change by less than a thousandth.
+#: Number of rounds after which rates on a shared core change by less than a thousandth.
 ROUNDS = 6
-#: Additional relative error of an NF on a shared core, against the simulation (benchmarks/shared_cores.py): time slices
-#: are longer than the reuse that they interrupt. It widens the interval.
+#: Additional relative error of an NF on a shared core, which widens its interval; measured against simulation
+#: (benchmarks/shared_cores.py). It arises because time slices are longer than the reuse that they interrupt.
 SHARE_ERROR = 0.03
 
 
 class Answers:
     """Predictions for the NFs of one server, on which every NF has a core of its own.
 
-    `loads`: what arrives at each NF, which may be less than it is offered. `through_ports_mpps`: ends of what shared
-    ports let through to the NFs that they limit. Raises UnsupportedPredictionError where ways, throttles or memory
-    nodes are set and composing was asked for.
+    `loads`: load that reaches each NF, which ports may limit below its offered load. `through_ports_mpps`: lowest and
+    highest port share of each NF that ports limit. Raises UnsupportedPredictionError if ways, throttles or memory nodes
+    are set and the options require composing.
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class Answers:
             )
         if not parted and not how.by_composing:
             parted = any(model.allocation is not None and not model.knows_pressure for model in server.models)
-        #: Answers over partitions; None where nothing is divided, unless a model knows nothing else.
+        #: Predictions over partitions; None if no resource is divided, unless a model has only a profile over
+        #: partitions.
         self.allocated = Allocated(server, how, loads) if parted else None
 
     @cached_property
@@ -94,13 +95,13 @@ class Answers:
         return Composed(self.server, self.how, self.loads, self._fallback)
 
     def solver(self, number: int) -> Allocated | Solved | Composed:
-        """Return the object that predicts a tenant's contention for cache and memory."""
+        """Return the object that predicts a tenant's throughput under contention for cache and memory."""
         if self.allocated is not None:
             return self.allocated
         return self._composed if self.solved is None or self.solved.why_not(number) else self.solved
 
     def prediction(self, number: int) -> Prediction:
-        """Return one tenant's prediction; a loss from shared ports is part of its slowdown and has a reason."""
+        """Return one tenant's prediction; a loss from shared ports is part of its slowdown and named as a reason."""
         prediction = self._behind_ports(number)
         if number not in self.through_ports_mpps:
             return prediction
@@ -111,7 +112,7 @@ class Answers:
         return replace(prediction, solo_mpps=solo, reasons=(reason, *prediction.reasons))
 
     def _behind_ports(self, number: int) -> Prediction:
-        """Return one tenant's prediction at its load, before the ports' limit is explained."""
+        """Return one tenant's prediction at its load, without the reason for a limit by the ports."""
         tenant, others = self.server.tenants[number], self.server.beside(number)
         prediction, load = self.solver(number).prediction(number), self.loads[number]
         models = [tenant.model, *[other.model for other in others]]
@@ -165,7 +166,7 @@ class Answers:
         return self.solver(number).possible_mpps(number)
 
     def _fallback(self, number: int) -> str | None:
-        """Return why the equilibrium was asked for but cannot predict; None if it can, or was not asked for."""
+        """Return why the equilibrium was requested but cannot predict; None if it can, or was not requested."""
         if self.solved is not None:
             return self.solved.why_not(number)
         if self.allocated is not None or self.how.method != NAME:
@@ -175,9 +176,9 @@ class Answers:
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
 
     def _marked(self, prediction: Prediction, number: int, others: Sequence[TenantModel]) -> Prediction:
-        """Return the prediction with a reason added if traffic was not profiled.
+        """Return the prediction, with a reason if the traffic was not profiled.
 
-        For a solo run with such traffic, the answer gets the interval of a prediction instead of a measurement's.
+        For a solo run with unprofiled traffic, the interval is that of a prediction instead of a measurement.
         """
         tenant, server = self.server.tenants[number], self.server
         reasons = list(tenant.adapted)
@@ -197,7 +198,7 @@ class Answers:
 
     @cached_property
     def _beyond_ports(self) -> tuple[str, ...]:
-        """Reason, if the given port is faster than the machine's ports and the NFs need more than the latter carry.
+        """Reason, if the given port is faster than the machine's ports and the NFs need more than those ports carry.
 
         All profiles were measured behind the machine's ports.
         """
@@ -217,13 +218,13 @@ class Answers:
 
 
 class SharedCores(Answers):
-    """Predictions for a server on which NFs share cores; the loss is not explained."""
+    """Predictions for a server on which NFs share cores; they have no explanation of the loss."""
 
     def __init__(
         self, server: TenantModels, how: PredictionOptions, loads: Loads, ports: Mapping[int, tuple[float, float]]
     ) -> None:
         super().__init__(server, replace(how, explain=False), loads, ports)
-        self.solved = None  # there is one per round
+        self.solved = None  # each round has its own solution
         sharing = [number for group in server.shared_cores for number in group]
         self._possible = {number: server.tenants[number].model.solo_mpps for number in sharing}
         rates = self._divided(self._possible)
@@ -235,7 +236,7 @@ class SharedCores(Answers):
         self.rates = rates
 
     def _loads_at(self, rates: Mapping[int, float | None]) -> Loads:
-        """Return all loads if the NFs that share a core are offered these rates."""
+        """Return the loads of all NFs if the NFs that share a core are offered these `rates`."""
         return [rates.get(number, load) for number, load in enumerate(self.loads)]
 
     @property
@@ -244,17 +245,17 @@ class SharedCores(Answers):
         return self.answers.method
 
     def solver(self, number: int) -> Allocated | Solved | Composed:
-        """Return the last solution, in which NFs are offered what they serve with their share of the core."""
+        """Return the last solution, in which an NF on a shared core is offered what it serves with its share."""
         return self.answers.solver(number)
 
     def _fallback(self, number: int) -> None:
-        """Return None: the predictions with whole cores state why the equilibrium cannot predict."""
+        """Return None, since the predictions with whole cores state why the equilibrium cannot predict."""
 
     def _divided(self, possible: Mapping[int, float], saturated: int | None = None) -> dict[int, float]:
-        """Divide the time of each shared core; return the rates of the tenants there [Mpps].
+        """Divide the time of each shared core; return the rates of the tenants on shared cores [Mpps].
 
-        `possible`: their throughputs with a whole core. `saturated`: a tenant that is treated as saturated. The result
-        does not depend on the tenants' order.
+        `possible`: throughputs of all tenants with a whole core. `saturated`: a tenant that is treated as saturated.
+        The result does not depend on the tenants' order.
         """
         rates: dict[int, float] = {}
         for group in self.server.shared_cores:
@@ -273,8 +274,8 @@ class SharedCores(Answers):
     def _behind_ports(self, number: int) -> Prediction:
         """Return one tenant's prediction at its load.
 
-        On a shared core its `solo_mpps` is that of a whole core, so that the slowdown contains the share. The interval
-        is for the CPU time that it gets, or for a count over `how.window_s` if that is given.
+        For a tenant on a shared core, `solo_mpps` refers to a whole core, so that the slowdown includes the effect of
+        the share. The interval is for the CPU time that the tenant gets, or for a count over `how.window_s` if given.
         """
         if number not in self.rates:
             return self.answers._behind_ports(number)
@@ -305,7 +306,7 @@ class SharedCores(Answers):
     def _whole_core_mpps(self, number: int) -> float:
         """Return the throughput that an NF would have with all of its core's time [Mpps].
 
-        The cache content stays what the NF has at its share of the core.
+        The NF's cache content stays that at its share of the core.
         """
         felt, response = self._felt(number), self.server.tenants[number].model.response
         if felt is None or response is None:
@@ -334,9 +335,9 @@ def answers_of(
     loads: Loads,
     through_ports_mpps: Mapping[int, tuple[float, float]] = _UNLIMITED,
 ) -> Answers:
-    """Return the predictions for a server at the loads that arrive at its NFs.
+    """Return the predictions for a server at the loads that reach its NFs.
 
-    With a partitioned server, `allocated` also divides shared cores.
+    On a partitioned server, `allocated` also divides shared cores.
     """
     answers = Answers(server, how, loads, through_ports_mpps)
     if not server.shared_cores or answers.allocated is not None:
@@ -345,7 +346,7 @@ def answers_of(
 
 
 def answers_on(server: TenantModels, how: PredictionOptions) -> Answers:
-    """Return the predictions for a server; its shared ports may limit the loads that arrive."""
+    """Return the predictions for a server, whose shared ports may limit the loads that reach its NFs."""
     offered, most_gbps = server.loads_mpps, server.ports_gbps
     if most_gbps == math.inf or sum([tenant.wanted_gbps for tenant in server.tenants]) < (1.0 - 1e-9) * most_gbps:
         return answers_of(server, how, offered)
@@ -363,7 +364,7 @@ def answers_on(server: TenantModels, how: PredictionOptions) -> Answers:
 
 
 def _served(loads: Loads, possible_mpps: Sequence[float]) -> list[float]:
-    """Return the rate of each NF without a port's limit: what it can reach, at most its offered load."""
+    """Return each NF's rate without limits by ports: its possible throughput, at most its offered load."""
     return [most if load is None else min(most, load) for load, most in zip(loads, possible_mpps, strict=True)]
 
 
@@ -375,7 +376,7 @@ def _divided(server: TenantModels, demand_mpps: Sequence[float]) -> list[float |
 
 
 def _doubted(answers: Answers, possible: Sequence[float]) -> dict[int, tuple[float, float]]:
-    """Return lowest and highest port share [Mpps] of each NF that NIC ports limit, by the others' intervals."""
+    """Return the lowest and highest port share [Mpps] of each NF that NIC ports limit, given the others' intervals."""
     server, loads = answers.server, answers.loads
     offered = server.loads_mpps
     limited = [number for number in range(len(loads)) if loads[number] != offered[number]]
@@ -386,7 +387,7 @@ def _doubted(answers: Answers, possible: Sequence[float]) -> dict[int, tuple[flo
 
 
 def _alike(before: Loads, after: Loads) -> bool:
-    """Return whether two divisions of a port limit the same NFs, with nearly equal shares."""
+    """Return whether two divisions of the ports limit the same NFs, with nearly equal shares."""
     return all(
         old == new or (old is not None and new is not None and abs(new - old) <= _SETTLED * old)
         for old, new in zip(before, after, strict=True)

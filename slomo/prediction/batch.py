@@ -1,8 +1,8 @@
 """Predict a hundred thousand mixes in one call; the results equal `slomo.prediction.question` to the last bit.
 
-Servers are solved, or features composed, in a few passes over arrays. Results are cached between calls only where the
-caller keeps mixes: otherwise the speed holds for mixes that all differ. Mixes that share an accelerator or full ports
-are answered one by one.
+Servers are solved, or features composed, in a few passes over arrays. Results are cached between calls only if the
+caller asks for it (`keep`); the speed does not depend on caching. Mixes that share an accelerator or full ports are
+predicted one by one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ from slomo.prediction.result import Judgement, PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
 from slomo.vocabulary.vector import Floats
 
-#: Largest number of mixes kept per set of models and coverage: about 20 MB.
+#: Largest number of cached mixes per set of models and coverage; they take about 20 MB.
 MOST_MIXES = 100_000
 
 
@@ -58,11 +58,11 @@ class Places(Rates):
     Attributes
     ----------
     mpps, low, high : ndarray, shape (servers, places)
-        As :class:`Rates`, at most what is offered.
+        As in :class:`Rates`, limited by the offered load.
     possible : ndarray, shape (servers, places)
-        What each could serve, whatever it is offered [Mpps].
+        Throughput that each NF could serve, whatever its offered load [Mpps].
     jointly : ndarray of bool, shape (servers,)
-        Which servers were answered at their fixed point.
+        Which servers were predicted by their fixed point.
     """
 
     possible: Floats
@@ -71,7 +71,7 @@ class Places(Rates):
 
 @dataclass(frozen=True, eq=False)
 class _Servers:
-    """Many servers as arrays: the distinct models, the model number at each place (-1 if empty), and its load."""
+    """Many servers as arrays: the distinct models, the index of the model at each place (-1 if empty), and its load."""
 
     models: tuple[NFModel, ...]
     who: Indices
@@ -84,7 +84,7 @@ class _Servers:
         return cls(models, number[members], loads[members])
 
     def jointly(self, how: PredictionOptions) -> NDArray[np.bool_]:
-        """Return which servers the equilibrium can predict: those on which all models support it."""
+        """Return the servers that the equilibrium can predict: those on which all models support it."""
         if how.by_composing:
             return np.zeros(len(self.who), dtype=bool)
         every: NDArray[np.bool_] = np.logical_and.reduce(_supporting(self.models)[0][self.who], axis=1)
@@ -105,7 +105,7 @@ class _Servers:
         return _Servers(models, packed.reshape(who.shape) - empty, offered)
 
     def solved(self, how: PredictionOptions, *, keep: bool = False, first_only: bool = False) -> Joint:
-        """Predict these servers; with `keep`, reuse the results of servers that were predicted before."""
+        """Predict these servers; with `keep`, reuse cached results of earlier calls."""
         loads = self.offered if np.isfinite(self.offered).any() else None
         if keep and how.window_s is None:
             return _kept(self.models, how.coverage).solve(self.who, loads)
@@ -115,7 +115,7 @@ class _Servers:
 
 @lru_cache(maxsize=8)
 def _kept(models: tuple[NFModel, ...], coverage: float) -> JointMemo:
-    """Return the store of mixes of these models that were predicted before."""
+    """Return the cache of predicted mixes of these models."""
     return JointMemo(models, coverage=coverage, most=MOST_MIXES)
 
 
@@ -123,7 +123,7 @@ def _kept(models: tuple[NFModel, ...], coverage: float) -> JointMemo:
 def _numbered(tenants: tuple[TenantModel, ...]) -> tuple[tuple[NFModel, ...], Indices, Floats]:
     """Return the distinct models, the index of each tenant's model, and each tenant's offered load.
 
-    The last index is -1, for nobody; loads are NaN where saturated.
+    The last index is -1, for an empty place; loads are NaN for saturated NFs.
     """
     models = tuple(dict.fromkeys(tenant.model for tenant in tenants))
     code = {model: number for number, model in enumerate(models)}
@@ -133,9 +133,9 @@ def _numbered(tenants: tuple[TenantModel, ...]) -> tuple[tuple[NFModel, ...], In
 
 @lru_cache(maxsize=64)
 def _supporting(models: tuple[NFModel, ...]) -> tuple[NDArray[np.bool_], bool]:
-    """Return which models support the equilibrium, and whether all of them can be solved on one server.
+    """Return which models support the equilibrium, and whether all of these can be solved on one server.
 
-    The last entry stands for an empty place, and is true.
+    The last entry stands for an empty place and is True.
     """
     responses = [model.response for model in models]
     every = {None if response is None else response.pressure_names for response in responses}
@@ -146,14 +146,14 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
     """Predict the target of every mix; `keep` caches solved mixes for later calls with the same tenants.
 
     Raises InvalidValueError for a mix that needs more cores than the machine has; UnknownNameError if a target has no
-    model of the asked name.
+    model of the requested name.
     """
     whole, tenants = np.column_stack([members.target, members.places]), members.tenants
     _check_cores(members, whole)
     servers = _Servers.of(tenants, whole)
     rates, jointly, plain = _empty(members.target.shape), servers.jointly(how), replace(how, explain=False)
     made = np.array([*(bool(tenant.adapted) for tenant in tenants), False])
-    slow = servers.sharing() | (made[members.target] & (members.places < 0).all(axis=1))  # a solo run never measured
+    slow = servers.sharing() | (made[members.target] & (members.places < 0).all(axis=1))  # unmeasured solo runs
     rows, rest = np.flatnonzero(jointly & ~slow), np.flatnonzero(~jointly & ~slow)
     nothing: list[Judgement | None] = [None] * len(whole)
     judged: Callable[[], list[Judgement | None]] = nothing.copy
@@ -166,7 +166,7 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
         judged = partial(_judged, here, joint, how.coverage, (nothing, rows, arrays))
     if len(rest):
         rates.put(rest, _composed(servers, rest, how))
-    told: dict[tuple[int, ...], Rates] = {}  # each distinct mix once
+    told: dict[tuple[int, ...], Rates] = {}  # each distinct mix is predicted once
     for row in np.flatnonzero(slow).tolist():
         mix = (int(whole[row, 0]), *sorted(whole[row, 1:].tolist()))
         if mix not in told:
@@ -194,7 +194,7 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
 def _judged(
     servers: _Servers, joint: Joint, coverage: float, places: tuple[list[Judgement | None], Indices, NDArray[np.bool_]]
 ) -> list[Judgement | None]:
-    """Return verdicts and reasons of the mixes in `rows`, as far as they can be judged as arrays."""
+    """Return verdicts and reasons of the mixes; None for mixes that cannot be judged in arrays."""
     nothing, rows, arrays = places
     judgements, codes = nothing.copy(), codes_of_first(servers.models, servers.who, joint, coverage)
     for row in rows[arrays & (codes == 0)].tolist():
@@ -219,8 +219,8 @@ def _judged_alone(
 def predict_places(tenants: Sequence[TenantModel], members: Indices, machine: str, how: PredictionOptions) -> Places:
     """Predict all tenants of many servers.
 
-    `members`, shape (servers, places): indices of `tenants` in ascending order, then -1 for empty places; tenants alike
-    are predicted once. NaN stands where a competitor lacks a metric the model reads, and at empty places.
+    `members`, shape (servers, places): indices of `tenants` in ascending order, then -1 for empty places; equal tenants
+    are predicted once. The result is NaN if a competitor lacks a metric that the model needs, and at empty places.
     """
     servers, plain = _Servers.of(tenants, members), replace(how, explain=False)
     jointly, sharing = servers.jointly(how), servers.sharing()
@@ -255,7 +255,7 @@ def _put_composed(all_places: Places, rows: Indices, servers: _Servers, how: Pre
     saturated = np.full(order.shape, np.nan)
     targets = _Servers(servers.models, np.take_along_axis(who[at], order, axis=1), saturated)
     each = _composed(targets, np.arange(len(at)), how)
-    number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest NF not like the one before
+    number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest NF that differs from the one before
     all_places.possible[rows] = each.mpps[number]
     all_places.put(rows, Rates(*(np.fmin(part[number], offered) for part in (each.mpps, each.low, each.high))))
 
@@ -297,7 +297,7 @@ def _check_cores(members: Members, whole: Indices) -> None:
 
 
 def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates:
-    """Predict the NF in the first place of each of the servers `rows` from composed vectors.
+    """Predict the NF in the first place of each server in `rows` from composed vectors.
 
     The offered load limits the result.
     """
@@ -329,7 +329,7 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
 def _groups(
     models: Sequence[NFModel], target: Indices, model: str
 ) -> Iterator[tuple[Indices, list[tuple[int, slice]]]]:
-    """Yield groups of rows whose models read the same features, and each target's rows in the group."""
+    """Yield groups of rows whose models have the same features, with each target's rows in the group."""
     order = np.argsort(target, kind="stable")
     numbers, starts = np.unique(target[order], return_index=True)
     parts = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
@@ -343,7 +343,7 @@ def _groups(
 
 
 def _reads(subject: NFModel, model: str) -> tuple[object, ...]:
-    """Return a key of the features that a target's model reads; targets with equal keys are predicted together."""
+    """Return a key of the features of a target's model; targets with equal keys are predicted together."""
     family = subject.model(model)
     own = any(name.startswith(TRAFFIC_PREFIX) for name in family.feature_names)
     return family.feature_names, family.composition, subject.capacities, tuple(subject.traffic.items()) if own else ()

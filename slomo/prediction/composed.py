@@ -1,4 +1,4 @@
-"""Predict one NF from the combined counters of its competitors (SLOMO's way); only cache and memory are shared.
+"""Predict one NF from the composed counters of its competitors, as SLOMO does; only cache and memory are shared.
 
 SLOMO (SIGCOMM'20) section 4: P = M(compose(V_1 ... V_n)), slowdown = 1 - P / P_solo. The features are those of
 calibration in training (`slomo.equilibrium.competition`).
@@ -34,18 +34,18 @@ from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-#: Name of this method in questions.
+#: Name of this method in options.
 NAME = "composed"
 #: Half-width of the interval of an uncalibrated model, as a share of solo throughput.
 _UNCALIBRATED = ConformalCalibration(np.zeros(0), "none")
 
 
 class Composed:
-    """The NFs of a server, each beside the composed vectors of the others of its socket, all at full load.
+    """The NFs of a server, each predicted from the composed vectors of the others on its socket, all at full load.
 
-    `options`: model, rule, coverage. `loads`: what arrives at each tenant [Mpps]; None saturates it. `fallback`:
-    returns why another method that was asked for does not answer for a tenant. Raises UnknownNameError for a model that
-    was not trained; UnsupportedPredictionError where a competitor lacks a metric that the model reads.
+    `options`: model, composition rule, coverage. `loads`: offered load of each tenant [Mpps]; None saturates it.
+    `fallback`: function that returns why another, requested method cannot predict a tenant. Raises UnknownNameError for
+    a model that was not trained; UnsupportedPredictionError if a competitor lacks a metric that the model needs.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Composed:
         self.server, self.options, self.loads, self.fallback = server, options, loads, fallback
 
     def vector(self, number: int) -> None:
-        """Return None: this method does not compute counters beside the other NFs."""
+        """Return None, since this method does not compute counters beside the other NFs."""
 
     def possible_mpps(self, number: int) -> float:
         """Return the throughput that a tenant would reach if it were saturated [Mpps]."""
         return self._at_full_load(number, replace(self.options, explain=False)).throughput_mpps
 
     def prediction(self, number: int) -> Prediction:
-        """Return a tenant's prediction at full load; its `reasons` name the limits of the method "composed"."""
+        """Return a tenant's prediction at full load; its `reasons` include the limits of the method "composed"."""
         prediction = self._at_full_load(number, self.options)
         reasons = [] if (why := self.fallback(number)) is None else [why]
         reduced = zip(self.server.tenants, self.loads, strict=True)
@@ -105,7 +105,7 @@ def _key(model: NFModel) -> str:
 
 @lru_cache(maxsize=4096)
 def family_of(subject: NFModel, model: str) -> tuple[str, SensitivityModel, ConformalCalibration]:
-    """Return a trained model family and its calibration by name; cached, because every prediction needs them."""
+    """Return the name, the model and the calibration of a trained family; cached, since every prediction needs them."""
     name = subject.named(model)
     return name, subject.model(model), calibration_of(subject, name)
 
@@ -120,10 +120,10 @@ class Case:
     """One NF to predict, its competitors, and the options of the prediction."""
 
     subject: NFModel
-    #: As asked, adaptations and loads included.
+    #: Workload as requested, adaptations and load included.
     target: Workload
     competitors: tuple[Workload, ...]
-    #: Kind of its neighbourhood (`slomo.models.neighbourhood`).
+    #: Kind of the NF's neighbourhood (`slomo.models.neighbourhood`).
     kind: int
     options: PredictionOptions
 
@@ -135,7 +135,7 @@ def read(
     composition: Composition | None,
     own: Mapping[str, Floats] | None = None,
 ) -> Prediction:
-    """Predict from the values that the model reads (`row`); the verdict considers all profiled values (`seen`)."""
+    """Predict from the model's inputs (`row`); the verdict considers all profiled metrics (`seen`)."""
     subject, options = case.subject, case.options
     name, family, calibration = family_of(subject, options.model)
     vector = np.array([row[name] for name in family.feature_names])
@@ -151,7 +151,7 @@ def read(
         raise _refused(case, reasons, vector)
     kind = case.kind
     error = calibration.usual_error(max(1.0 - mpps / subject.solo_mpps, 0.0), kind) if calibration.count else None
-    # held-out errors are those of neighbourhoods that were not measured
+    # held-out errors are for neighbourhoods that were not measured
     if (why := caution(calibration, None if measured else error)) and verdict is Verdict.SUPPORTED:
         verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
     if repeats is None and (why := doubt_of(subject, name, options.coverage)):
@@ -179,7 +179,7 @@ def read(
 
 
 def _by_name(family: LatentSensitivity, count: int, verdict: Verdict) -> tuple[Verdict, tuple[str, ...]]:
-    """Return verdict and reasons for neighbours known by name only, beside which the target was not measured."""
+    """Return verdict and reasons if neighbours are known only by name and the target was not measured beside them."""
     if count > family.most:
         return Verdict.EXTRAPOLATED, (f"beside {count} others, measured beside {family.most} at most",)
     if verdict is Verdict.SUPPORTED:
@@ -197,7 +197,7 @@ def _evidence(case: Case, mpps: float, seen: Mapping[str, float], calibration: C
 
 @lru_cache(maxsize=4096)
 def doubt_of(subject: NFModel, family: str, coverage: float) -> str | None:
-    """Return why a family has too few known errors to be judged beside neighbours; None if it has enough."""
+    """Return why a family has too few known errors for a verdict beside neighbours; None if it has enough."""
     return doubt(subject, family, calibration_of(subject, family), coverage)
 
 
@@ -215,17 +215,17 @@ def interval_mpps(
     coverage: float,
     kind: NDArray[np.int64] | int = UNKNOWN,
 ) -> tuple[Floats, Floats]:
-    """Return both ends of each interval [Mpps], by :func:`calibration_of`."""
+    """Return lower and upper bound of each interval [Mpps], from the errors of :func:`calibration_of`."""
     return calibration_of(subject, model).interval_mpps(predicted_mpps, subject.solo_mpps, coverage, kind)
 
 
 def measured_alone_mpps(solo_mpps: Floats) -> tuple[Floats, Floats]:
-    """Return both ends of the interval of an NF without neighbours [Mpps], from the scatter of its solo runs."""
+    """Return lower and upper bound for an NF without neighbours [Mpps], from the scatter of its solo runs."""
     return ends_mpps(solo_mpps, solo_mpps, (0.0, 0.0))
 
 
 def _alone(case: Case) -> Prediction:
-    """Return the prediction for an NF without neighbours: its measured solo run, slowdown exactly 0."""
+    """Return the prediction for an NF without neighbours: its measured solo throughput, with slowdown exactly 0."""
     subject, options = case.subject, case.options
     low, high = measured_alone_mpps(np.array([subject.solo_mpps]))
     reads = subject.model(options.model).composition != "none"
@@ -251,7 +251,7 @@ def _alone(case: Case) -> Prediction:
 def _features(
     case: Case, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
 ) -> tuple[dict[str, float], Floats]:
-    """Return the combined counters that the model reads, and what each competitor contributes to them."""
+    """Return the composed counters that the model needs, and each competitor's contribution to them."""
     values, vectors = features_of_one(
         others,
         names,
@@ -266,7 +266,7 @@ def _features(
 def _own_values(
     case: Case, others: Sequence[NFModel], composed_names: tuple[str, ...], vectors: Floats
 ) -> dict[str, Floats]:
-    """Return what each competing workload contributes to the combined counters, summed over its instances."""
+    """Return each competing workload's contribution to the composed counters, summed over its instances."""
     metrics = [name for name in composed_names if name in METRICS]
     names = family_of(case.subject, case.options.model)[1].feature_names
     own = np.column_stack([vectors[:, : len(metrics)], np.zeros(len(others))])
@@ -279,7 +279,7 @@ def _own_values(
 
 
 def _composition(row: Mapping[str, float], subject: NFModel, options: PredictionOptions) -> Composition:
-    """Return the combined counters in `row` as a `Composition`, for display."""
+    """Return the composed counters in `row` as a `Composition`, for display."""
     vector = MetricVector({name: value for name, value in row.items() if name in METRICS})
     rules = {name: rule_of(name, options.compat) for name in vector}
     return Composition(vector, rules, () if options.compat else at_limit(vector, subject.capacities))

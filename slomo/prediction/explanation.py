@@ -1,9 +1,10 @@
 """Divide a predicted loss of throughput among competitors and resources.
 
 The loss is divided over groups of metrics, one group per resource, by Shapley values (Shapley, 1953; Lundberg and Lee,
-SHAP, NeurIPS'17): the cost of adding a group to every subset of the others, averaged. Groups left out have the values
-of a solo run. Inside a group, each metric's part is proportional to the throughput regained without it; inside a
-metric, each competitor's part is proportional to its contribution, as such metrics are sums over competitors.
+SHAP, NeurIPS'17): the average, over subsets of the other groups, of the throughput lost when the group is added. Groups
+left out have the values of a solo run. Within a group, each metric's part is proportional to the throughput regained
+without the metric. Within a metric, each competitor's part is proportional to its contribution, since such metrics are
+sums over competitors.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ LEVERS: Mapping[str, str] = MappingProxyType(
         "accelerator": "fewer requests of {who} to the accelerator",
     }
 )
-#: Prefix of resources without a metric in the vector: "accelerator regex" stands among the metrics.
+#: Prefix of resources that have no metric in the vector; "accelerator regex" is listed among the metrics.
 ACCELERATOR = "accelerator"
 
 
@@ -46,7 +47,7 @@ def group_of(metric: str) -> str:
     ('cache', 'accelerator')
     """
     if metric == NEIGHBOURS:
-        return "memory bandwidth"  # how many accesses are in flight beside each other
+        return "memory bandwidth"  # number of accesses in flight at the same time
     return METRICS[metric].resource if metric in METRICS else metric.split(" ", 1)[0]
 
 
@@ -63,15 +64,15 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
     {'lpm': {'cache': 0.4}, 'vpn': {'memory bandwidth': 0.1}}
     """
 
-    #: Solo throughput less predicted throughput [Mpps].
+    #: Solo throughput minus predicted throughput [Mpps].
     loss_mpps: float
-    #: Metric -> its part of the loss [Mpps]; with `unattributed_mpps` they add up to `loss_mpps`.
+    #: Metric -> its part of the loss [Mpps]; the sum of all parts and `unattributed_mpps` is `loss_mpps`.
     metrics: Mapping[str, float]
-    #: The loss that the model predicts even if every metric has its solo value: the model's error at that point, and
-    #: metrics without a solo value (IPC of no competitors is not 0).
+    #: The loss that the model predicts even if every metric has its solo value. It contains the model's error at that
+    #: point, and the effect of metrics without a solo value (the IPC of no competitors is not 0).
     unattributed_mpps: float
-    #: Competitor (all its instances) -> metric -> part of the loss [Mpps]; over all competitors they add up to
-    #: `metrics`. Empty if only the joint vector of all competitors is known.
+    #: Competitor (all its instances) -> metric -> part of the loss [Mpps]; the sums over all competitors are `metrics`.
+    #: Empty if only the joint vector of all competitors is known.
     competitors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,7 +86,7 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     @property
     def groups(self) -> dict[str, float]:
-        """Each resource's part of the loss [Mpps], for resources with a metric in the model."""
+        """Each resource's part of the loss [Mpps], for resources that have a metric in the model."""
         return _grouped(self.metrics)
 
     @property
@@ -95,7 +96,7 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     @property
     def carrier(self) -> tuple[str, float] | None:
-        """The metric that causes most of the loss, and its share of the loss; None if nothing is lost."""
+        """The metric that causes most of the loss, and its share of the loss; None without a loss."""
         if self.loss_mpps <= 0.0 or not self.metrics:
             return None
         name = max(self.metrics, key=lambda metric: self.metrics[metric])
@@ -109,7 +110,7 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     @property
     def lever(self) -> str | None:
-        """What would help against the bottleneck, with the competitor that causes most of it if known.
+        """Remedy for the bottleneck, with the competitor that causes most of it if known.
 
         Examples
         --------
@@ -153,9 +154,9 @@ def explain(
 ) -> Explanation:
     """Divide the loss that a model predicts at the counter values `vector` among metrics and competitors.
 
-    `predict_mpps`: rows of shape ``(n, len(names))`` -> throughput [Mpps]. `names`: metrics (or traffic attributes,
-    which cause nothing) in the order of the columns. `own_values`: competitor -> its own values, summed over its
-    instances. The parts add up to ``solo_mpps - predict_mpps(vector)``.
+    `predict_mpps`: function from rows of shape ``(n, len(names))`` to throughput [Mpps]. `names`: metrics, or traffic
+    attributes, to which no loss is attributed, in the order of the columns. `own_values`: competitor -> its own values,
+    summed over its instances. The sum of all parts is ``solo_mpps - predict_mpps(vector)``.
 
     Examples
     --------
@@ -186,7 +187,7 @@ def explain(
 def _by_competitor(
     parts: Mapping[str, float], names: tuple[str, ...], own_values: Mapping[str, Floats]
 ) -> dict[str, dict[str, float]]:
-    """Divide each metric's part in proportion to each competitor's contribution; evenly if there is none."""
+    """Divide each metric's part in proportion to the competitors' contributions, or evenly if all of them are 0."""
     parts_by_competitor: dict[str, dict[str, float]] = {name: {} for name in own_values}
     every = [np.maximum(own, 0.0).tolist() for own in own_values.values()]
     for metric, part in parts.items():
@@ -200,11 +201,10 @@ def _by_competitor(
 
 @lru_cache(maxsize=1024)
 def _presses(count: int, changed: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:
-    """Return which metrics have their value under competition in which row; others have their value without it.
+    """Return, for each row, the metrics that have their value under competition; all others have their solo value.
 
-    One row per coalition of groups (bit i: group i presses), then one row without each metric.
-
-    Metrics that nobody changes are the same either way.
+    One row per coalition of groups (bit i: group i has its values under competition), then one row for leaving out each
+    metric. Metrics that no competitor changes are equal in both cases.
     """
     coalitions = 1 << len(groups)
     presses = np.zeros((coalitions + len(changed), count), dtype=bool)
@@ -217,7 +217,7 @@ def _presses(count: int, changed: tuple[int, ...], groups: tuple[tuple[int, ...]
 
 @cache
 def _shapley_weights(count: int) -> Floats:
-    """Return the matrix, shape (groups, coalitions), that turns coalitions' throughputs into Shapley values.
+    """Return the matrix, shape (groups, coalitions), that converts coalitions' throughputs to Shapley values.
 
     A group's value is the drop in throughput when it joins, averaged over all orders of joining.
     """
@@ -233,7 +233,7 @@ def _shapley_weights(count: int) -> Floats:
 
 @cache
 def _none(name: str) -> float | None:
-    """Return the value of a metric without competition; None for metrics without such a value."""
+    """Return the value of a metric without competition; None if it has none."""
     definition = METRICS.get(name)
     if name == NEIGHBOURS:
         return 0.0

@@ -1,7 +1,7 @@
-"""Predict all NFs of a server together, since each one's pressure depends on the pressure of all others.
+"""Predict all NFs of a server together, since the pressure of each NF depends on the pressure of all others.
 
 This goes beyond SLOMO (SIGCOMM'20) section 6, which composes vectors averaged over past pressure. Vectors and
-throughputs are read at the fixed point (`slomo.equilibrium.server` says when it exists and is found). The loss is
+throughputs are those at the fixed point (`slomo.equilibrium.server` describes when it exists and is found). The loss is
 explained as with method ``"composed"``, from the pressure on an NF at the fixed point.
 """
 
@@ -33,14 +33,14 @@ __all__ = ["NAME", "Solved"]
 class Solved:
     """The equilibrium of a server, computed socket by socket.
 
-    `server`: running tenants; every model has a `response`. `options`: coverage, length of the measurement, and whether
-    to prove and explain. `loads`: what arrives at each tenant [Mpps]; None saturates it.
+    `server`: tenants, whose models must all have a `response`. `options`: coverage, length of the measurement, and
+    whether to prove and explain. `loads`: offered load of each tenant [Mpps]; None saturates it.
     """
 
     def __init__(self, server: TenantModels, options: PredictionOptions, loads: Sequence[float | None]) -> None:
         self.server, self.options, self.loads = server, options, loads
         self.sockets: dict[int, OneServer] = {}
-        #: Where each tenant is: (its socket, place there).
+        #: Position of each tenant: (its socket, its index on this socket).
         self.at: dict[int, tuple[OneServer, int]] = {}
         for socket, numbers in sorted(server.by_socket.items()):
             one = OneServer([server.tenants[number].model for number in numbers], [loads[number] for number in numbers])
@@ -72,7 +72,7 @@ class Solved:
         )
 
     def convergence(self) -> dict[int, Convergence]:
-        """Return how well the iteration converged on each socket."""
+        """Return the convergence of the iteration on each socket."""
         convergences = {}
         for socket, one in self.sockets.items():
             (bound, proven), rest = one.bound(prove=self.options.prove), one.rest
@@ -80,7 +80,7 @@ class Solved:
         return convergences
 
     def prediction(self, number: int) -> Prediction:
-        """Return a tenant's predicted throughput in the equilibrium; only cache and memory are shared."""
+        """Return a tenant's predicted throughput in the equilibrium, with only cache and memory shared."""
         tenant, options = self.server.tenants[number], self.options
         one, here = self.at[number]
         verdict, reasons = self._judged(number)
@@ -130,7 +130,7 @@ class Solved:
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
 
     def _is_spared(self, number: int) -> bool:
-        """Return whether a tenant's load is so small that it is served even at twice the interval's width."""
+        """Return whether a tenant's load is so small that it is served even if the interval were twice as wide."""
         one, here = self.at[number]
         subject, offered = self.server.tenants[number].model, self.loads[number]
         if offered is None or subject.response is None:

@@ -1,7 +1,8 @@
 """Predict the latency of packets at an offered load, for an NF beside others.
 
-ResQ (NSDI'18) section 5 guarantees latency by a curve over load, measured alone in a cache partition. Without a
-partition, both utilisation and time per packet depend on the neighbours: they come from the predicted throughput.
+ResQ (NSDI'18) section 5 guarantees latency by a curve over load, measured solo in a cache partition. Without a
+partition, both utilisation and time per packet depend on the neighbours; they are computed from the predicted
+throughput.
 """
 
 import math
@@ -25,10 +26,10 @@ def latency_of(
 ) -> LatencyPrediction:
     """Return the latency (time from arrival to departure) of packets of a server's first NF at its load.
 
-    The tenant's model needs runs at several loads (`slomo profile --latency`). `saturated`: of the NF at full load; its
-    interval is part of that of latency, beside the scatter of a measurement. `beside`: all NFs at their loads, by the
-    fixed point, whichever method predicts throughput. At a load of 1 or more, beyond the loads measured, and where
-    latency was not profiled, the result has no numbers and the verdict ``unsupported``.
+    The tenant's model needs runs at several loads (`slomo profile --latency`). `saturated`: prediction of the NF at
+    full load; its interval contributes to that of latency, as does the scatter of a measurement. `beside`: fixed point
+    of all NFs at their loads, used whichever method predicts throughput. The result has no numbers and the verdict
+    ``unsupported`` if the relative load is 1 or more or above those measured, or if latency was not profiled.
     """
     first, *rest = beside.tenants
     others, mpps = [other for other in rest if other.socket == first.socket], saturated.throughput_mpps
@@ -52,21 +53,21 @@ class _Case:
     coverage: float
 
     def busy(self, possible_mpps: Floats) -> Floats:
-        """Return the share of time in which the NF is busy, if it could reach `possible_mpps`."""
+        """Return the share of time in which the NF is busy if its possible throughput is `possible_mpps`."""
         felt = np.broadcast_to(self.felt, (len(possible_mpps), len(self.felt)))
         many = np.full(len(felt), float(self.neighbours))
         return busy_share(self.model.response, felt, self.offered_mpps / possible_mpps, many)
 
 
 def _felt(others: Sequence[TenantPrediction], model: NFModel) -> Floats:
-    """Return the pressure that the other NFs of a socket cause; 0 if no equilibrium was found."""
+    """Return the pressure that the other NFs of a socket cause; 0 without an equilibrium."""
     names = () if model.response is None else model.response.pressure_names
     vectors = [tenant.vector for tenant in others if tenant.vector is not None]
     return np.array([sum((vector.get(name) or 0.0) for vector in vectors) for name in names], dtype=float)
 
 
 def _answer(case: _Case, ends: tuple[float, float]) -> LatencyPrediction:
-    """Return the latency at one load and pressure, and its interval from both ends of the throughput's interval."""
+    """Return the latency at one load and pressure, with an interval from both bounds of the throughput's interval."""
     latency, offered, possible = case.model.latency, case.offered_mpps, case.possible_mpps
     nothing = LatencyPrediction(offered, possible, {}, {}, case.coverage, Verdict.UNSUPPORTED)
     if latency is None:
@@ -83,7 +84,7 @@ def _answer(case: _Case, ends: tuple[float, float]) -> LatencyPrediction:
     intervals = {}
     for name, (middle, slower, faster) in times.items():
         scatter = float(latency.curves[name].half_width(busy[:1], case.coverage)[0])
-        # two independent causes: the error of the throughput and the scatter of a measurement
+        # two independent errors: that of the throughput, and the scatter of a measurement
         down, up = math.hypot(scatter, math.log(middle / faster)), math.hypot(scatter, math.log(slower / middle))
         high = middle * math.exp(up) if bounded and math.isfinite(up) else None
         intervals[name] = (middle * math.exp(-down), high)

@@ -1,6 +1,6 @@
 """Result of a latency prediction: percentiles, their intervals and the verdict.
 
-A value only; `slomo.prediction.latency` makes it. The percentiles are those of ResQ (NSDI'18): p95, with p50 and p99.
+`slomo.prediction.latency` makes it. The percentiles are p95, as in ResQ (NSDI'18), and p50 and p99.
 """
 
 from collections.abc import Mapping
@@ -21,22 +21,22 @@ class LatencyPrediction(Stored):
     (0.9, True)
     """
 
-    #: What arrives [Mpps].
+    #: Offered load [Mpps].
     offered_mpps: float
     #: Throughput that the NF would serve beside the others if saturated [Mpps].
     possible_mpps: float
-    #: ``p50``, ``p95``, ``p99`` [us]; empty if none can be predicted.
+    #: Predicted ``p50``, ``p95``, ``p99`` [us]; empty if latency cannot be predicted.
     percentiles_us: Mapping[str, float]
-    #: Interval of each with probability `coverage` [us]; the upper end is None if unbounded.
+    #: Interval of each percentile with probability `coverage` [us]; the upper bound is None if infinite.
     intervals_us: Mapping[str, tuple[float, float | None]]
     #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
     #: Whether the profile supports this prediction.
     verdict: Verdict
-    #: What speaks against it.
+    #: Reasons against the prediction.
     reasons: tuple[str, ...] = ()
 
     @property
     def load(self) -> float:
-        """Offered load over the throughput that the NF can reach; packets are lost from 1 on."""
+        """Offered load divided by the throughput that the NF can reach; from 1 on, packets are lost."""
         return self.offered_mpps / self.possible_mpps if self.possible_mpps > 0.0 else float("inf")

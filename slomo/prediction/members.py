@@ -1,6 +1,6 @@
 """Convert the names in a batch of mixes to arrays of indices.
 
-Predicting a mix takes three microseconds; looking up names one by one would take as long again.
+Predicting a mix takes three microseconds; looking up names one by one would double this time.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ Indices = NDArray[np.int64]
 class Members:
     """Target and competitors of each mix of a batch."""
 
-    #: What the indices stand for.
+    #: Tenants to which the indices refer.
     tenants: tuple[TenantModel, ...]
-    #: The target of each mix, shape (mixes,).
+    #: Index of the target of each mix, shape (mixes,).
     target: Indices
-    #: Its competitors, in any order; -1 for none, shape (mixes, places).
+    #: Indices of each mix's competitors, in any order; -1 for an empty place, shape (mixes, places).
     places: Indices
 
     @property
@@ -79,16 +79,16 @@ def from_names(
             f"{len(targets)} targets for {len(mixes)} mixes, needed one target per mix",
             hint="a mix without competitors is []",
         )
-    if {str, dict} & {*map(type, mixes)}:  # quicker than `isinstance` of each
+    if {str, dict} & {*map(type, mixes)}:  # faster than `isinstance` for each
         mixes = [each_instance(listed(mix)) for mix in mixes]
     named = [*targets, *chain.from_iterable(mixes)]
-    # hashing a workload builds its key; identity is cheaper, and safe while the list above keeps the object alive
+    # hashing a workload builds its key; its identity is cheaper, and unique while the list above keeps the object alive
     handles = [name if isinstance(name, str) else id(name) for name in named]
     names = dict(zip(handles, named, strict=True))
     if any(map(_has_count, names.values())) and any(map(_has_count, chain.from_iterable(mixes))):
         return from_names(targets, [each_instance(mix) for mix in mixes], find)
     distinct = {handle: find(name) for handle, name in names.items()}
-    # one model may have several names: NF name, key, workload
+    # a model may have several names: NF name, key, workload
     kinds = {handle: (id(each.model), each.offered_mpps) for handle, each in distinct.items()}
     tenants = {kinds[handle]: each for handle, each in reversed(distinct.items())}
     number = {kind: i for i, kind in enumerate(tenants)}

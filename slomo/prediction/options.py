@@ -1,4 +1,4 @@
-"""Options of a prediction: method, model, rule for combining competitors, coverage of the interval."""
+"""Options of a prediction: method, model, composition rule, coverage of the interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,24 +42,24 @@ class PredictionOptions:
     ('auto', True)
     """
 
-    #: ``"equilibrium"`` solves all NFs of a server at once (`slomo.equilibrium.server`); ``"composed"`` is SLOMO's way,
-    #: each NF beside the composed vectors of the others. ``"auto"`` takes the first if all models involved support it
-    #: and neither another model nor a composition rule is asked for; one of "auto", "equilibrium", "composed".
+    #: ``"equilibrium"`` solves all NFs of a server at once (`slomo.equilibrium.server`); ``"composed"`` is SLOMO's
+    #: method, which predicts each NF from the composed vectors of the others. ``"auto"`` takes the equilibrium if all
+    #: models involved support it and neither another model nor a composition rule is requested.
     method: Method = DEFAULT_METHOD
-    #: Sensitivity model of method ``"composed"``.
+    #: Name of the sensitivity model for method ``"composed"``.
     model: str = DEFAULT_MODEL
-    #: Compose by the rule of SLOMO's published scripts.
+    #: Whether to compose by the rule of SLOMO's published scripts.
     compat: Compat | None = None
     #: Nominal coverage of the intervals, above 0 and below 1.
     coverage: float = 0.9
-    #: Divide the loss over metrics and competitors.
+    #: Whether to divide the loss over metrics and competitors.
     explain: bool = True
-    #: Length of the measurement that intervals at reduced load refer to [s], since Poisson arrivals vary. By default
-    #: that of the calibration mixes at reduced load, else that of the profile's runs. On a shared core a finite
-    #: measurement sees incomplete rounds of time slices; the default there is infinite.
+    #: Length of the measurement to which intervals at reduced load refer [s]; it matters since Poisson arrivals vary.
+    #: By default it is the length of the calibration mixes at reduced load, or else of the profile's runs. On a shared
+    #: core, a finite measurement contains incomplete rounds of time slices; there the default is infinite.
     window_s: float | None = None
-    #: Prove a bound on the distance to the fixed point (`slomo.equilibrium.bound`) instead of estimating it from the
-    #: last two steps; doubles the time. `Convergence.proven` says which it is.
+    #: Whether to prove a bound on the distance to the fixed point (`slomo.equilibrium.bound`) instead of estimating it
+    #: from the last two steps; this doubles the time. `Convergence.proven` states whether the bound is proven.
     prove: bool = False
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class PredictionOptions:
         return self.method == "composed"
 
     def jointly(self, models: Sequence[NFModel]) -> bool:
-        """Return whether the equilibrium predicts these NFs."""
+        """Return whether the equilibrium predicts NFs with these models."""
         return not self.by_composing and None not in [model.response for model in models]
 
 

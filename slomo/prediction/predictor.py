@@ -1,7 +1,7 @@
-"""Predict a target beside competitors it was never run with: look up names once, then predict many mixes.
+"""Predict a target beside competitors with which it was never run: look up names once, then predict many mixes.
 
-SLOMO (SIGCOMM'20) section 4. The answers are those of `slomo.prediction.question`; a predictor also caches looked-up
-names and takes arrays of mixes. It needs numpy only.
+The question is that of SLOMO (SIGCOMM'20) section 4. Predictions equal those of `slomo.prediction.question`; a
+predictor also caches looked-up names and takes arrays of mixes. It needs only numpy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ class Predictor:
     Parameters
     ----------
     library : ModelLibrary or path
-        Trained models, or the directory they were saved in.
+        Trained models, or the directory in which they were saved.
     machine : str, optional
-        Where the NFs run; needed where the library has models of several machines.
+        Machine on which the NFs run; needed if the library has models of several machines.
     model : str
-        Which sensitivity model, a name of the registry.
+        Name of the sensitivity model in the registry.
     compat : {"published"}, optional
         Compose by the rule of SLOMO's published scripts.
     method : {"auto", "equilibrium", "composed"}
@@ -93,27 +93,27 @@ class Predictor:
         target : Workload or str
             Workload, its key, or the name of an NF.
         competitors : sequence of Workload or str
-            One entry per instance, in any order; a text may carry a count, ``"stats:3"``.
+            One entry per instance, in any order; a text may include a count, ``"stats:3"``.
         coverage : float
             Nominal coverage of the interval, above 0 and below 1.
         strict : bool
-            Refuse a prediction that what was measured does not support.
+            Whether to raise an error if the measurements do not support the prediction.
         explain : bool
-            Divide the loss over metrics.
+            Whether to divide the loss over metrics.
 
         Returns
         -------
         Prediction
-            Without competitors, exactly what was measured solo.
+            Without competitors, the measured solo throughput.
 
         Raises
         ------
         UnknownNameError
-            For a target, competitor, machine or model there is none of, with the nearest.
+            For an unknown target, competitor, machine or model; the message names the most similar name.
         InvalidValueError
             For a coverage outside 0 to 1, or a mix that needs more cores than the machine has.
         UnsupportedPredictionError
-            Where a competitor lacks a metric the model reads; with `strict`, for every unsupported prediction.
+            If a competitor lacks a metric that the model needs; with `strict`, for every unsupported prediction.
         """
         server = server_with(tuple(map(self._find, (target, *each_instance(listed(competitors))))), self.machine)
         return answer(server, self._how(coverage, explain=explain), strict=strict)
@@ -128,7 +128,7 @@ class Predictor:
         strict: bool = False,
         explain: bool = True,
     ) -> Prediction:
-        """Predict a target beside competitors that are given by their socket's counters, as in measured tables.
+        """Predict a target beside competitors given by their socket's counters, as in measured tables.
 
         Parameters
         ----------
@@ -144,12 +144,12 @@ class Predictor:
         Returns
         -------
         Prediction
-            Without competitors' names: only their vector is known.
+            Its competitors have no names, since only their vector is known.
 
         Raises
         ------
         MissingMetricError
-            Where the vector lacks a metric the model reads.
+            If the vector lacks a metric that the model needs.
         """
         subject, competition = self._find(target).model, MetricVector(vector)
         how = self._how(coverage, explain=explain)
@@ -173,7 +173,7 @@ class Predictor:
         Parameters
         ----------
         targets : sequence of Workload or str, or ndarray of int, shape (n,)
-            One per mix; integers index :attr:`workloads`.
+            One target per mix; integers are indices into :attr:`workloads`.
         mixes : sequence of sequences of Workload or str, or ndarray of int, shape (n, most competitors)
             The competitors of each mix, as in :meth:`predict`; -1 marks an empty place.
         coverage : float
@@ -182,7 +182,7 @@ class Predictor:
         Returns
         -------
         PredictionBatch
-            Throughput is NaN where a competitor lacks a metric the model reads.
+            Throughput is NaN if a competitor lacks a metric that the model needs.
 
         Raises
         ------

@@ -1,8 +1,8 @@
-"""Predict what happens on a server; every interface of slomo (Python, command line, HTTP) calls this module.
+"""Predict the NFs of a server; every interface of slomo (Python, command line, HTTP) calls this module.
 
-Names are resolved once (`tenants`), and the server answers (`answers`), shared ports and cores included. `latency` is
-added if a load was asked about. `slomo.predict`, `Predictor`, evaluation, placement, the command line and the service
-all ask here; `batch` does the same for arrays, equal to the last bit.
+Names are resolved once (`tenants`); then the server is predicted (`answers`), shared ports and cores included.
+`latency` is added if the NF has an offered load. `slomo.predict`, `Predictor`, evaluation, placement, the command line
+and the service all use this module; `batch` gives the same results for arrays, to the last bit.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from slomo.vocabulary.server_setting import ServerSetting
 def answer(server: TenantModels, how: PredictionOptions, *, strict: bool = False) -> Prediction:
     """Predict the first NF of a server whose names are already resolved to models.
 
-    Throughput is at most the NF's offered load, and `latency` is predicted where it has one. Raises
-    UnsupportedPredictionError for a competitor that lacks a metric the model reads; where `strict`, for every answer
+    Throughput is at most the NF's offered load; if it has one, `latency` is predicted, too. Raises
+    UnsupportedPredictionError if a competitor lacks a metric that the model needs; with `strict`, for every prediction
     that is not supported.
     """
     answers = answers_on(server, how)
@@ -34,7 +34,7 @@ def answer(server: TenantModels, how: PredictionOptions, *, strict: bool = False
         require_supported(prediction)
     if load is None or server.tenants[0].offered_mpps is None:
         return prediction
-    if server.is_divided or len(server.on_core[0]) > 1:  # latency profiles are of whole cores and an undivided cache
+    if server.is_divided or len(server.on_core[0]) > 1:  # latency was profiled on whole cores with an undivided cache
         return prediction
     plain = replace(how, explain=False)
     saturated = answers_of(server, plain, [None, *answers.loads[1:]]).prediction(0)
@@ -61,19 +61,20 @@ def solve_server(
     machine : str, optional
         Needed if the library has models of several machines.
     setting : ServerSetting, optional
-        Ways, throttles, cores, weights, memory nodes and sockets of all NFs in that order, and a shared port.
+        Ways, throttles, cores, weights, memory nodes and sockets of all NFs, in the order of `workloads`, and a shared
+        port.
     **how
         As in `slomo.prediction.options.PredictionOptions`.
 
     Returns
     -------
     ServerPrediction
-        Without neighbours, exactly what was measured solo.
+        For an NF without neighbours, the measured solo throughput.
 
     Raises
     ------
     UnknownNameError, InvalidValueError, UnsupportedPredictionError
-        As `slomo.predict`.
+        The errors of `slomo.predict`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Results of a prediction: throughput, slowdown, interval, verdict, explanation.
 
-SLOMO (SIGCOMM'20) section 4.1: slowdown = 1 - P / P_solo. Interval and verdict are this project's additions: an
-operator must know how reliable a number is before placing by it.
+SLOMO (SIGCOMM'20) section 4.1: slowdown = 1 - P / P_solo. Interval and verdict are additions of slomo, since an
+operator must know how reliable a prediction is before using it for placement.
 """
 
 import math
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from slomo.vocabulary.display import Axes
 
 SCHEMA_VERSION = 1
-#: Verdict on a prediction, and the reasons against it.
+#: Verdict on a prediction, and reasons against the prediction.
 Judgement = tuple[Verdict, tuple[str, ...]]
 
 
@@ -40,34 +40,34 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
     Attributes
     ----------
     target : Workload
-        The NF asked about.
+        The NF whose throughput is predicted.
     competitors : tuple of Workload
-        What runs beside it, one entry per instance.
+        The NFs that run beside it, one entry per instance.
     machine, model : str
         Machine, and sensitivity model.
     solo_mpps, throughput_mpps : float
-        Throughput alone and predicted [Mpps].
+        Solo throughput, and predicted throughput [Mpps].
     interval : tuple of float
-        Where the next measurement of the throughput, made like those of the profile, lies with probability `coverage`
-        [Mpps]; :attr:`mean_interval` is where the mean of many lies.
+        Interval that contains the next measurement of the throughput, made like those of the profile, with probability
+        `coverage` [Mpps]; :attr:`mean_interval` contains the mean of many measurements.
     coverage : float
         Nominal coverage of the interval, 0 to 1.
     verdict : Verdict
-        Whether what was measured supports the prediction.
+        Whether the measurements support the prediction.
     reasons : tuple of str
-        Reasons against it.
+        Reasons against the prediction.
     explanation : Explanation or None
-        The loss divided over metrics; None where it was not asked for.
+        The loss divided over metrics; None if not requested.
     composition : Composition or None
-        The vector the model read; None where it reads none.
+        The composed vector that was the model's input; None if the model has no such input.
     latency : LatencyPrediction or None
-        How long packets stay at the offered load asked about; None where none was.
+        Latency of packets at the offered load; None without an offered load.
     noise : MeasurementNoise or None
-        Noise of measurements, as replicates of the profile tell; None where they do not.
+        Noise of measurements, from replicates of the profile; None without replicates.
     evidence : Evidence or None
-        What stands behind the answer; None where no explanation was asked for.
+        Evidence for the prediction; None if no explanation was requested.
     unit : {"Mpps", "share"}
-        Unit of all throughputs; ``"share"`` of solo throughput, 0 to 1, if models were trained on shares alone.
+        Unit of all throughputs; ``"share"`` of solo throughput, 0 to 1, if models were trained only on shares.
 
     Examples
     --------
@@ -97,7 +97,8 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
     def mean_interval(self) -> tuple[float, float]:
         """Interval that contains the mean of many measurements with probability `coverage` [Mpps].
 
-        It excludes the noise of one measurement; without replicates that noise is unknown, and it equals the interval.
+        It excludes the noise of a single measurement. Without replicates, this noise is unknown, and the result equals
+        `interval`.
         """
         return mean_interval(self.noise, self.throughput_mpps, self.solo_mpps, self.interval, self.coverage)
 
@@ -114,7 +115,7 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back.
 
-        ``target`` and ``competitors`` are names as a command line takes them; ``workloads`` has all their fields.
+        ``target`` and ``competitors`` are names in the form of the command line; ``workloads`` has all their fields.
         """
         data, carrier = super().to_dict(), self.carrier
         return {
@@ -154,7 +155,7 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Prediction":
-        """Return the object that :meth:`to_dict` described; raises as `slomo.files.stored.Stored` does."""
+        """Return the object that :meth:`to_dict` described; raises the errors of `slomo.files.stored.Stored`."""
         target, *competitors = data["workloads"]
         solo = math.nan if data["solo_mpps"] is None else data["solo_mpps"]
         return super().from_dict({**data, "target": target, "competitors": competitors, "solo_mpps": solo})
@@ -190,27 +191,28 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
 class PredictionBatch(Result):
     """Predictions of many mixes, as arrays; row i belongs to mix i."""
 
-    #: Where, and by which sensitivity model.
+    #: Machine, and sensitivity model.
     machine: str
     model: str
     #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
     #: Index of the target in `workloads`, shape (n,).
     target: NDArray[np.int64]
-    #: Indices of the competitors; -1 where there are fewer, shape (n, most competitors).
+    #: Indices of the competitors in `workloads`; -1 for an empty place, shape (n, most competitors).
     competitors: NDArray[np.int64]
-    #: What the indices stand for.
+    #: Workloads to which the indices refer.
     workloads: tuple[Workload, ...]
     #: Unit of each workload's throughput, as in :class:`Prediction`.
     units: tuple[str, ...]
-    #: Solo throughput, predicted throughput, ends of the interval [Mpps], shape (n,).
+    #: Solo throughput, predicted throughput, lower and upper bound of the interval [Mpps], shape (n,).
     solo_mpps: Floats
     throughput_mpps: Floats
     low_mpps: Floats
     high_mpps: Floats
-    #: Returns the judgement of every mix that arrays can judge, None for others; called when verdicts are first read.
+    #: Function that returns the judgement of every mix that can be judged in arrays, None for others; called on first
+    #: use.
     judged: Callable[[], list[Judgement | None]]
-    #: Returns the judgement of one of the other mixes, by its row.
+    #: Function that returns the judgement of one of the other mixes, by its row.
     judge: Callable[[int], Judgement]
 
     def __len__(self) -> int:
@@ -223,7 +225,7 @@ class PredictionBatch(Result):
 
     @cached_property
     def verdict(self) -> NDArray[np.str_]:
-        """Names of the verdicts, shape (n,): whether what was measured supports each prediction."""
+        """Names of the verdicts, shape (n,): whether the measurements support each prediction."""
         return np.array([str(verdict) for verdict, _ in self._judgements], dtype=np.str_)
 
     @cached_property
@@ -234,7 +236,7 @@ class PredictionBatch(Result):
     @cached_property
     def _judgements(self) -> Sequence[Judgement]:
         judgements: list[Judgement] = []
-        told: dict[tuple[int, ...], Judgement] = {}  # each distinct mix once
+        told: dict[tuple[int, ...], Judgement] = {}  # each distinct mix is judged once
         for row, judgement in enumerate(self.judged()):
             if judgement is None:
                 mix = (int(self.target[row]), *sorted(self.competitors[row].tolist()))
@@ -300,13 +302,13 @@ class PredictionBatch(Result):
 def mean_interval(
     noise: MeasurementNoise | None, mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float
 ) -> tuple[float, float]:
-    """Return the interval of the mean [Mpps]; the ordinary interval if the noise of measurements is unknown."""
+    """Return the interval of the mean [Mpps]; `interval` itself if the noise of measurements is unknown."""
     return interval if noise is None else noise.of_mean(mpps, solo_mpps, interval, coverage)
 
 
 @lru_cache(maxsize=4096)
 def label(workload: Workload) -> str:
-    """Return the shortest name of a workload: its NF, and its key if it differs from the NF's defaults.
+    """Return the shortest name of a workload: its NF, or its key if it differs from the NF's defaults.
 
     Examples
     --------

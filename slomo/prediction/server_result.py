@@ -1,6 +1,6 @@
-"""Prediction of a whole server: throughput and counters of every NF, and how well the iteration converged.
+"""Prediction of a whole server: throughput and counters of every NF, and convergence of the iteration.
 
-Values only; `slomo.prediction.question` makes them.
+`slomo.prediction.question` makes these values.
 """
 
 import math
@@ -25,20 +25,20 @@ class TenantPrediction(Stored, derived=("slowdown",)):
 
     #: The NF, its configuration and traffic, offered load included.
     workload: Workload
-    #: Where it runs.
+    #: Socket on which the NF runs.
     socket: int
     #: Solo throughput (at most the offered load), and predicted throughput [Mpps].
     solo_mpps: float
     throughput_mpps: float
-    #: Interval of the throughput, with the `coverage` of the server's prediction [Mpps].
+    #: Interval of the throughput [Mpps]; its coverage is that of the server's prediction.
     interval: tuple[float, float]
-    #: Utilisation: served over possible throughput, 0 to 1; 1 if saturated.
+    #: Utilisation: served divided by possible throughput, 0 to 1; 1 if saturated.
     load: float
-    #: Core-level vector at the fixed point; None with method ``"composed"``, which has none.
+    #: Core-level vector at the fixed point; None with method ``"composed"``.
     vector: MetricVector | None
     #: Whether the profile supports this prediction.
     verdict: Verdict
-    #: What speaks against it.
+    #: Reasons against the prediction.
     reasons: tuple[str, ...] = ()
     #: Measurement noise, from the profile's replicates.
     noise: MeasurementNoise | None = None
@@ -57,17 +57,17 @@ class TenantPrediction(Stored, derived=("slowdown",)):
 
 @dataclass(frozen=True)
 class Convergence:
-    """How well the iteration that finds a socket's equilibrium has converged."""
+    """Convergence of the iteration that finds a socket's equilibrium."""
 
     #: Whether the iteration converged.
     converged: bool
-    #: Rounds taken.
+    #: Number of rounds.
     rounds: int
-    #: Last step over the one before; below 1 the iteration contracts.
+    #: Size of the last step divided by that of the step before; below 1 the iteration contracts.
     ratio: float
     #: Bound on the remaining distance, as a share of the largest solo value; infinite if steps do not shrink.
     bound: float
-    #: Whether the bound is proven (`slomo.equilibrium.bound`), or estimated from the last two steps.
+    #: Whether the bound is proven (`slomo.equilibrium.bound`) instead of estimated from the last two steps.
     proven: bool = False
 
 
@@ -75,22 +75,22 @@ class Convergence:
 class ServerPrediction(Result):
     """Predictions of all NFs of a server."""
 
-    #: Where.
+    #: Machine.
     machine: str
-    #: ``"equilibrium"`` or ``"composed"``.
+    #: Method of the prediction, ``"equilibrium"`` or ``"composed"``.
     method: str
     #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
-    #: In the order asked.
+    #: Predictions in the order of the given workloads.
     tenants: tuple[TenantPrediction, ...]
-    #: One fixed point per socket; empty with method ``"composed"``.
+    #: Convergence of the fixed point of each socket; empty with method ``"composed"``.
     sockets: dict[int, Convergence]
-    #: Reason why (part of) the answer comes from method ``"composed"`` although the equilibrium was asked for.
+    #: Reason why the prediction, or a part of it, is by method ``"composed"`` although the equilibrium was requested.
     fallback: str | None = None
 
     @property
     def throughput_mpps(self) -> tuple[float, ...]:
-        """Predicted throughput of every NF, in the order asked [Mpps]."""
+        """Predicted throughput of every NF, in the order of the given workloads [Mpps]."""
         return tuple(tenant.throughput_mpps for tenant in self.tenants)
 
     @property
@@ -99,7 +99,7 @@ class ServerPrediction(Result):
         return worst(tenant.verdict for tenant in self.tenants)
 
     def prediction(self, number: int) -> Prediction:
-        """Return the prediction of NF `number`, beside the others of its socket."""
+        """Return the prediction of NF `number`, with the others on its socket as competitors."""
         tenant = self.tenants[number]
         others = (t.workload for i, t in enumerate(self.tenants) if i != number and t.socket == tenant.socket)
         return Prediction(

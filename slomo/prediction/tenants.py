@@ -1,7 +1,7 @@
 """The network functions of a server (its tenants), with each name resolved to a model, a load and a socket.
 
-Only this module turns a name, text or workload into a model. Unprofiled traffic and settings are adapted here
-(`slomo.adaptation.adapt`), with the reason kept.
+Only this module turns a name, text or workload into a model. Models are adapted here to unprofiled traffic and settings
+(`slomo.adaptation.adapt`), with a reason.
 """
 
 import math
@@ -27,13 +27,13 @@ _UNDIVIDED = ServerSetting()
 class TenantModel:
     """An NF of a server with its model, load, core and socket."""
 
-    #: As asked, offered load included.
+    #: Workload as requested, offered load included.
     workload: Workload
-    #: As profiled, or adapted to the workload.
+    #: Model as trained, or adapted to the workload.
     model: NFModel
     #: Offered load [Mpps]; None if saturated, or if profiled at exactly that load.
     offered_mpps: float | None = None
-    #: Adaptations made if the workload was not profiled.
+    #: Reasons: adaptations that were made because the workload was not profiled.
     adapted: tuple[str, ...] = ()
 
     @property
@@ -51,15 +51,15 @@ class TenantModel:
 class TenantModels:
     """The NFs that share a server, and the server's settings."""
 
-    #: Where.
+    #: Machine.
     machine: str
-    #: In the order asked.
+    #: Tenants in the given order.
     tenants: tuple[TenantModel, ...]
     #: Socket of each tenant.
     sockets: tuple[int, ...]
-    #: Socket of the NIC, on which profiles are measured.
+    #: Socket of the NIC, on which profiles were measured.
     nic_socket: int = 0
-    #: Cache ways, throttle and core of each tenant, and a shared port; its sockets are already applied in `sockets`.
+    #: Cache ways, throttle and core of each tenant, and a shared port; the setting's sockets are applied in `sockets`.
     setting: ServerSetting = _UNDIVIDED
 
     @property
@@ -79,7 +79,7 @@ class TenantModels:
 
     @cached_property
     def by_socket(self) -> dict[int, list[int]]:
-        """The numbers of the tenants on each socket."""
+        """Socket -> indices of its tenants."""
         on: dict[int, list[int]] = {}
         for number, socket in enumerate(self.sockets):
             on.setdefault(socket, []).append(number)
@@ -127,7 +127,7 @@ class TenantModels:
         return 1.0 if self.setting.weights is None else self.setting.weights[number]
 
     def with_load(self, number: int, offered_mpps: float) -> "TenantModels":
-        """Return the server with another offered load for one tenant, which becomes part of its name."""
+        """Return the server with another offered load for one tenant; the load becomes part of the tenant's name."""
         tenants = list(self.tenants)
         workload = tenants[number].workload.offered(offered_mpps)
         tenants[number] = replace(tenants[number], workload=workload, offered_mpps=offered_mpps)
@@ -140,7 +140,7 @@ class TenantModels:
 
     @property
     def machine_ports_gbps(self) -> float:
-        """Total line rate of the machine's ports [Gbit/s], as in every profile; infinite if unknown."""
+        """Total line rate of the machine's ports [Gbit/s], behind which profiles were measured; infinite if unknown."""
         stated = [each.model.capacities.ports_gbps for each in self.tenants if each.model.capacities is not None]
         return min(stated, default=math.inf)
 
@@ -148,8 +148,8 @@ class TenantModels:
 def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> TenantModel:
     """Find the model of one NF by its name.
 
-    Raises UnknownNameError for an NF or machine there is none of, with the nearest; UnsupportedPredictionError for
-    traffic or settings that no profile reaches.
+    Raises UnknownNameError for an unknown NF or machine, with the most similar name; UnsupportedPredictionError for
+    traffic or settings that cannot be adapted from any profile.
     """
     if isinstance(name, str):
         if (machine or "", name) in library or not ("@" in name or "(" in name):
@@ -159,7 +159,7 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
     machine = machine or (library.machines[0] if len(library.machines) == 1 else None)
     exact = library.get((machine or "", name.key))
     if exact is not None and (name.traffic.offered_mpps is not None or exact.knows_pressure):
-        return TenantModel(name, exact)  # spares a look at every profile
+        return TenantModel(name, exact)  # avoids a search of all profiles
     profiles = library.profiles(name.nf, machine)
     adapted = at_workload(profiles, name)
     return TenantModel(name, adapted.model, name.traffic.offered_mpps, adapted.reasons)
@@ -179,7 +179,7 @@ def server_of(
     setting: ServerSetting | None = None,
     nic_socket: int = 0,
 ) -> TenantModels:
-    """Return the server that the named NFs form; each name is resolved to a model as by :func:`tenant_of`."""
+    """Return the server that the named NFs form; :func:`tenant_of` resolves each name to a model."""
     return server_with(
         tuple([tenant_of(library, name, machine) for name in listed(names)]), machine, setting, nic_socket
     )
@@ -193,10 +193,10 @@ def server_with(
 ) -> TenantModels:
     """Return the server that these tenants form under a setting.
 
-    Raises InvalidValueError for more NFs than a socket has cores, or a setting for another number of NFs.
+    Raises InvalidValueError if there are more NFs than a socket has cores, or the setting is for another number of NFs.
     """
     name = tenants[0].model.machine if tenants else machine or ""
-    if setting is None:  # most questions: nothing is set
+    if setting is None:  # most questions have no setting
         if tenants:
             check_cores(tenants[0].model, len(tenants))
         return TenantModels(name, tenants, (nic_socket,) * len(tenants), nic_socket)
@@ -213,7 +213,7 @@ def server_with(
 
 
 def check_cores(subject: NFModel, tenants: int) -> None:
-    """Raise an error for more tenants than the machine's socket has cores.
+    """Raise an error if there are more tenants than the machine's socket has cores.
 
     The InvalidValueError names the machine, its cores and the tenants.
     """
