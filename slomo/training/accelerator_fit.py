@@ -1,7 +1,8 @@
 """Learn how an NF uses an accelerator, from runs beside a competitor that keeps the accelerator busy.
 
-Yala (ASPLOS'25) profiles accelerators apart from memory: the competitor does not press on memory, its time per request
-is known, and the NF's slowdown gives requests per packet, time per request, and whether the core waits.
+As in Yala (ASPLOS'25), accelerators are profiled separately from memory: the competitor puts no pressure on memory, and
+its time per request is known. The NF's slowdown gives its requests per packet, its time per request, and whether its
+core waits.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,27 +22,27 @@ if TYPE_CHECKING:
     from slomo.models.nf_model import NFModel
     from slomo.records.dataset import ProfileDataset
 
-#: Rows of this plan are runs beside a competitor `synthetic-<accelerator>`.
+#: Plan whose rows are runs beside a competitor `synthetic-<accelerator>`.
 PLAN, PREFIX = "accelerator", "synthetic-"
-#: An NF that loses less than this share beside the longest requests does not use the accelerator.
+#: An NF that loses less than this share of throughput beside the longest requests does not use the accelerator.
 LEAST_LOSS = 0.02
 #: Time per packet of a competitor that does nothing else [ns]; far below any request.
 _COMPETITOR_CORE_NS = 50.0
 _DEFAULT_SERVICE_NS = 500.0
-#: Mean relative errors below this are equally good, and negligible.
+#: Mean relative error below which fits count as equally good.
 _EQUAL, _SMALL = 1e-4, 1e-3
 #: Starting value of requests per packet.
 _REQUESTS = (0.5, 1.0, 2.0, 4.0)
 
 
 def with_uses(dataset: "ProfileDataset", models: "Sequence[NFModel]") -> "list[NFModel]":
-    """Return the models, with how their NFs use an accelerator if that was measured."""
+    """Return the models, each with its NF's use of an accelerator if that was measured."""
     uses = accelerator_uses(dataset)
     return [replace(model, accelerator=uses.get((model.machine, model.workload.key))) for model in models]
 
 
 def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], AcceleratorUse]:
-    """Return how every NF uses the accelerator that a competitor kept busy.
+    """Return each NF's use of the accelerator that a competitor kept busy.
 
     Rows of plan ``accelerator`` are read, and solo throughput.
 
@@ -69,11 +70,11 @@ def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], Acceler
 def fit_use(
     accelerator: str, services_ns: Sequence[Sequence[float]], mpps: Floats, solo_mpps: float
 ) -> AcceleratorUse | None:
-    """Fit an NF's use of an accelerator to its throughput beside competitors that keep their queues full.
+    """Fit an NF's use of an accelerator to its throughput beside competitors that keep their request queues full.
 
     `services_ns` has, per run, the time per request of every competitor [ns].
 
-    None where the NF loses nothing.
+    None if the NF loses no throughput.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Estimate how good a model would be if profiling stopped now: held-out error, its uncertainty, interval widths.
+"""Estimate the accuracy of a model if profiling stopped now: held-out error, its uncertainty, interval width.
 
 Every competitor configuration is predicted by a model of the final family that never saw it
 (`slomo.training.cross_validation`), so that profiling can stop as soon as the model is good enough.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Assessment:
     """Held-out accuracy of one NF's model; all errors are shares of solo throughput, 0.02 for 2 %."""
 
-    #: Settings judged.
+    #: Number of settings predicted.
     rows: int
     #: Mean absolute held-out error.
     error: float
@@ -49,7 +49,8 @@ def assess(
 ) -> Assessment:
     """Return how well family `slomo-xgb`, trained on `dataset`, predicts settings of `target` it did not see.
 
-    Raises MissingMetricError where no row has the metrics the family reads; UnknownNameError for a target without rows.
+    Raises MissingMetricError if no row has the metrics that the family needs; UnknownNameError for a target without
+    rows.
     """
     family = make_family("slomo-xgb")
     subject = next(subjects(dataset, [target]))

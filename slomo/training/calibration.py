@@ -25,7 +25,7 @@ from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Least number of pooled scores; with fewer, cross-validation tells more.
+#: Least number of pooled scores; with fewer, cross-validation gives better widths.
 ENOUGH_IN_ALL = 30
 #: Mixes contradict intervals of this coverage if as few of them hold as happens with less than this probability.
 _COVERAGE, _RARE = 0.9, 0.05
@@ -59,8 +59,8 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
 
 
 def calibrations(models: Sequence[NFModel], rows: MixRows) -> dict[int, dict[str, ConformalCalibration]]:
-    """Return the known errors of each model and family in mixes; empty with too few mixes."""
-    rows = rows.saturated()  # composition knows full load only
+    """Return the known errors of each model and family on mixes; empty if there are too few mixes."""
+    rows = rows.saturated()  # composition applies to full load only
     names = sorted({name for model in models for name in model.sensitivity})
     result: dict[int, dict[str, ConformalCalibration]] = {number: {} for number in range(len(models))}
     for name in names:
@@ -84,7 +84,7 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
 
 
 def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
-    """Return each distinct row once: seven equal NFs in one mix count as one row, not seven."""
+    """Return each distinct row once, so that seven equal NFs in one mix count as one row."""
     every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
     first = np.unique(every, axis=0, return_index=True)[1]
     packed = None if rows.packed is None else rows.packed[first]
@@ -94,9 +94,9 @@ def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
 def contradiction(
     calibration: ConformalCalibration, solo_mpps: float, rows: MixRows, predicted_mpps: Floats
 ) -> str | None:
-    """Return how a few measured mixes contradict intervals that were set without mixes; None if they do not.
+    """Return a text if a few measured mixes contradict intervals that were set without mixes; else None.
 
-    The calibration is from cross-validation of the profile: composition's error is not in its width.
+    The calibration is from cross-validation of the profile, so its width does not include the error of composition.
     """
     judged = np.isfinite(predicted_mpps)
     count, mpps, predicted = int(judged.sum()), rows.mpps[judged], predicted_mpps[judged]
@@ -115,7 +115,7 @@ def contradiction(
 
 
 def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:
-    """Return what the model's manifest says about its intervals.
+    """Return the entries of a model's manifest about its intervals.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""Choose, for each network function, the model family by which slomo predicts.
+"""Choose the model family with which slomo predicts each network function.
 
 Errors on calibration mixes are the best criterion: they include model and composition, and no family is fitted to
-mixes. A function's few mixes are shrunk towards those of all functions of the machine, and these towards its own
-held-out pressure rows (a hierarchical mean, as in `slomo.training.conformal_fit`): without mixes, the held-out pressure
-rows alone decide. Families that are monotone in every pressure are preferred, unless they are materially worse. If
-replicates show that rows are noisy, a family is chosen only if it surely has a smaller error than the mean of the rows
-(`slomo.training.noise`).
+mixes. The mean error on a function's few mixes is shrunk towards that of all functions of the machine, and this towards
+the error on the function's own held-out pressure rows (a hierarchical mean, as in `slomo.training.conformal_fit`).
+Without mixes, the held-out pressure rows alone decide. Families that are monotone in every pressure are preferred,
+unless they are materially worse. If replicates show that rows are noisy, a family is chosen only if it surely has a
+smaller error than the mean of the rows (`slomo.training.noise`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,21 +21,23 @@ from slomo.vocabulary.defaults import PUBLISHED_MODEL
 
 #: Order of preference: monotone families before others, smooth ones before step functions.
 ORDER = ("slomo-smooth", "slomo-xgb", "slomo-gp", PUBLISHED_MODEL)
-#: Baselines, chosen only if there is nothing else.
+#: Baselines, chosen only if no other family is available.
 BASELINES = ("dobrescu", "bubbleup", "dobrescu-curve", "bubbleup-curve", "mean", "none")
-#: Families that force throughput to fall with every pressure. Columns of an imported table have no known direction, and
-#: with 40 rows each further candidate makes the choice less certain: they answer for tables only if nothing else does.
+#: Families that force throughput to fall with every pressure. For imported tables they are used only if no other family
+#: is available, since the direction of a table's columns is unknown, and with 40 rows each further candidate makes the
+#: choice less certain.
 FORCED = ("slomo-smooth", "slomo-xgb", "slomo-additive")
-#: With noisy rows all families compete, including baselines and the mean, but not the one without learning.
+#: With noisy rows, all families are candidates, including baselines and the mean, but not the one without learning.
 NEVER_BY_NOISE = ("none",)
-#: Weight of the prior, in numbers of the function's own mixes.
+#: Weight of the prior, expressed as a number of the function's own mixes.
 PRIOR_MIXES = 20.0
-#: Relative excess over the best error that is material, unless the difference is below a share of solo throughput [%].
+#: Relative excess over the best error above which a family is materially worse, and difference [% of solo throughput]
+#: below which it never is.
 MATERIAL, NEGLIGIBLE_PERCENT = 0.1, 0.03
 
 
 def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return the models of one machine, each with its chosen family and the reason.
+    """Return the models of one machine, each with its chosen family and the reason for the choice.
 
     All models are of one machine and cross-validated; `rows` are its calibration mixes.
     """
@@ -68,7 +70,7 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
 
 
 def candidates(model: NFModel) -> list[str]:
-    """Return the families from which one is chosen, preferred ones first."""
+    """Return the candidate families, preferred ones first."""
     ours = [name for name in model.sensitivity if name not in BASELINES]
     preferred = [name for name in ORDER if name in ours]
     return [*preferred, *(name for name in ours if name not in ORDER)] or list(model.sensitivity)

@@ -1,4 +1,4 @@
-"""Learn how large prediction errors are from few mixes, by NF, predicted loss and kind of neighbourhood.
+"""Learn the size of prediction errors from few mixes, by NF, predicted loss and kind of neighbourhood.
 
 Errors are first divided by the usual error at the predicted loss. Losses are relative to the NF's largest predicted
 loss, so that every NF's knots lie where its throughput is flat or steep. Bias is learned for each NF alone, without a
@@ -24,13 +24,14 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 from slomo.training.cross_validation import folds
 
-#: Weight of a cell's prior, in numbers of its own rows. Chosen on calibration mixes.
+#: Weight of a cell's prior, expressed as a number of its own rows; chosen on calibration mixes.
 PRIOR_ROWS = 8.0
-#: Least spread, as a share of that over all rows: an NF without errors so far may have some later.
+#: Least spread of a cell's errors, as a share of that over all rows, since an NF without errors so far may have some
+#: later.
 LEAST_SPREAD = 0.05
 #: Knots of the piecewise linear shapes, as relative losses.
 KNOTS = np.array([0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 1.0])
-#: Weight of the shape's prior, in numbers of rows.
+#: Weight of the shape's prior, expressed as a number of rows.
 SHAPE_PRIOR_ROWS = 4.0
 #: Least size of errors, and least worst loss, as shares of solo throughput.
 LEAST_SIZE, LEAST_WORST = 2e-4, 5e-3
@@ -40,7 +41,7 @@ LEAST_SIZE, LEAST_WORST = 2e-4, 5e-3
 ASKED, FEWEST_SERVERS = 0.25, 20
 #: Limits of the correction of tenants' risks.
 POWERS = (0.5, 2.0)
-#: Folds for holding out runs.
+#: Number of folds for holding out runs.
 _FOLDS = 10
 
 
@@ -48,15 +49,15 @@ _FOLDS = 10
 class HeldOutMixes:
     """Predictions of mixes by models that did not learn from these mixes."""
 
-    #: Throughput of each row; NaN where there is no prediction, shape (n,).
+    #: Measured, predicted and solo throughput of each row; NaN without a prediction, shape (n,).
     measured_mpps: Floats
     predicted_mpps: Floats
     solo_mpps: Floats
-    #: Number of each row's NF, shape (n,).
+    #: Index of each row's NF, shape (n,).
     owner: NDArray[np.int64]
-    #: Kind of its neighbourhood, shape (n,).
+    #: Kind of the NF's neighbourhood, shape (n,).
     kind: NDArray[np.int64]
-    #: Rows of one run, or of equal runs, share a number, shape (n,).
+    #: Group number of each row; rows of one run, or of equal runs, share a number, shape (n,).
     run: NDArray[np.int64]
     #: Whether the mix was drawn as placement fills servers; none by default, shape (n,).
     packed: NDArray[np.bool_] | None = None
@@ -82,7 +83,7 @@ class HeldOutMixes:
 
 
 def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") -> list[ConformalCalibration]:
-    """Return the known errors of each NF, numbered from 0 to `owners` - 1.
+    """Return the known errors of each NF, in the order of the numbers 0 to `owners` - 1.
 
     Examples
     --------
@@ -133,7 +134,7 @@ def _together(risks: Floats, mixes: HeldOutMixes) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Usual:
-    """Usual errors of each NF: how they grow with predicted loss, their centre and spread."""
+    """Usual errors of each NF: their size over predicted loss, their centre and spread."""
 
     shapes: list[ErrorShape]
     centre: Floats
@@ -167,7 +168,7 @@ def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], o
 
 
 def _drawn(values: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int, *, multiply: bool) -> Floats:
-    """Return means by NF and kind of neighbourhood, shrunk towards the means of each."""
+    """Return means by NF and kind of neighbourhood, shrunk towards the mean of the NF and the mean of the kind."""
     whole = float(values.mean()) if len(values) else 0.0
     by_owner = _means(values, [owner], (owners,), np.full(owners, whole))
     by_kind = _means(values, [kind], (len(NEIGHBOURHOODS),), np.full(len(NEIGHBOURHOODS), whole))
@@ -190,7 +191,7 @@ def _means(values: Floats, keys: Sequence[NDArray[np.int64]], shape: tuple[int, 
 
 
 def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: int) -> list[ErrorShape]:
-    """Return for each NF how the size of errors depends on the predicted loss.
+    """Return for each NF the size of errors as a function of the predicted loss.
 
     Errors are measured less predicted throughput; they and the predicted loss are shares of solo throughput.
     `owner` is the number of each row's NF. All have shape ``(n,)``.

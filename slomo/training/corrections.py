@@ -1,10 +1,10 @@
 """Correct models converted from another machine by runs on the new machine, with Gaussian processes.
 
-The prediction of `slomo.adaptation.machines` for the new machine is off by a factor that changes slowly with the
-pressure. Its logarithm is learned by Gaussian processes from the runs there (Rasmussen and Williams 2006, section 2.2).
-Errors of each held-out run's throughput have a closed form (their equation 5.12). The function's own vector is learned
-by such processes from the same runs; held-out errors of all functions decide how much of the carried vector's shape is
-kept, metric by metric.
+The prediction of `slomo.adaptation.machines` for the new machine differs from the truth by a factor that changes slowly
+with the pressure. The factor's logarithm is learned by Gaussian processes from the runs on the new machine (Rasmussen
+and Williams 2006, section 2.2). The error of each held-out run's throughput has a closed form (their equation 5.12).
+The function's own vector is learned by such processes from the same runs. For each metric, held-out errors of all
+functions determine how much of the converted vector's shape is kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,13 +35,13 @@ _WAITING_NOISE = 0.2
 #: Covariance of a metric of the function's own vector: constant, linear and local parts, and the noise of one run.
 #: Their ratios matter, not their size.
 _OWN, _OWN_NOISE = (1.0, 0.7, 1.0), 0.1
-#: Shares of the carried vector's shape that may be kept.
+#: Candidate shares of the converted vector's shape to keep.
 _KEPT = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Where a pressure counts half, as a share of the largest; how much each halving of the room in the caches counts.
 _HALF, _PER_HALVING = 0.6, 0.3
-#: Weight of the common error size, in a function's own runs.
+#: Weight of the common error size, expressed as a number of the function's own runs.
 _SIZE_RUNS = 4.0
-#: A metric is at most this many times the largest value that was measured or carried.
+#: Upper limit of a metric, as a multiple of its largest measured or converted value.
 _MOST = 1.5
 
 
@@ -52,11 +52,11 @@ class Corrected:
     model: NFModel
     carried: Carried
     runs: Subject | None
-    #: Pressures, numbers of neighbours and throughputs of its runs.
+    #: Pressures, numbers of neighbours and throughputs of the function's runs on the new machine.
     pressure: Floats
     neighbours: Floats
     mpps_there: Floats
-    #: Situations of its runs, their ratio to the carried prediction (logarithms), and their noise.
+    #: Coordinates of these runs, logarithms of their ratio to the converted prediction, and their noise.
     places: Floats
     residuals: Floats
     noise: Floats
@@ -67,7 +67,7 @@ class Corrected:
 
     @classmethod
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "Corrected":
-        """Convert a model to the new machine, and correct it if there are runs."""
+        """Convert a model to the new machine; if there are runs on it, correct the model."""
         carried = Carried(model, before, machine, corrected=runs is not None)
         none = np.zeros(0)
         pressure, places = np.zeros((0, len(carried.names))), np.zeros((0, len(carried.names) + 2))
@@ -134,9 +134,9 @@ class Corrected:
         return learned
 
     def own_vectors(self, places: Floats, carried: Floats, kept: Mapping[str, float]) -> Floats:
-        """Return the function's own counters, shape ``(n, metrics)``: converted, then corrected.
+        """Return the function's own counters after conversion and correction, shape ``(n, metrics)``.
 
-        `kept` gives the share of each carried metric's shape that is kept.
+        `kept`: share of each converted metric's shape that is kept.
         """
         names = self.carried.response.profile.metric_names
         own = carried.copy()
@@ -172,7 +172,7 @@ class Corrected:
         return _likeness(self.places, self.places) + np.diag(self.noise**2)
 
     def doubt(self, places: Floats) -> Floats:
-        """Return how uncertain the correction is (standard deviation of its logarithm)."""
+        """Return the standard deviation of the correction's logarithm."""
         near = _likeness(places, self.places)
         known = np.einsum("ij,ji->i", near, np.linalg.solve(self._covariance(), near.T))
         own = _EVERYWHERE**2 + _LOCAL**2 + _ALONG**2 * np.square(places[:, 1:]).sum(axis=1)
@@ -225,9 +225,9 @@ def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], c
 
 
 def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
-    """Return, for each function, how much of each counter's shape to keep, by held-out errors.
+    """Return, for each function, the share of each counter's shape to keep, chosen by held-out errors.
 
-    The errors of the function itself count as much as the mean of all.
+    The function's own errors count as much as the mean error of all functions.
     """
     shares: list[dict[str, float]] = [{} for _ in functions]
     for name in sorted({name for each in functions for name in each.own}):
@@ -276,7 +276,8 @@ class HeldOut:
 def _likeness(one: Floats, other: Floats) -> Floats:
     """Return the covariance of the throughput's correction between points (Gaussian process).
 
-    A function that fits loses nothing up to a nearly full cache, so the room left tells more than the occupancy.
+    A function that fits into the cache loses no throughput until the cache is nearly full, so free space predicts
+    better than occupancy.
     """
     one, other = one[:, 1:], other[:, 1:]
     apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)

@@ -1,7 +1,7 @@
 """Predict every row by a model that was not trained on its competitor setting.
 
 Leaving out whole configurations corresponds to predicting an unknown mix. Leaving out single rows gives too small an
-error, as training rows then include the same competitor with one more instance.
+error, since the training rows then include the same competitor with one more instance.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def held_out(
 
 
 def relative_errors(measured: Floats, predicted: Floats, solo_mpps: float) -> dict[str, float]:
-    """Return mean and 95th percentile of the relative error, the bias, and the mean error over solo [%].
+    """Return the mean and 95th percentile of the relative error, its bias, and the mean error relative to solo [%].
 
     The last one is more robust if some settings starve an NF: a relative error is then unbounded.
 

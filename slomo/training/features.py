@@ -27,16 +27,17 @@ if TYPE_CHECKING:
 
     from slomo.records.dataset import ProfileDataset
 
-#: Share of the rows with competitors from which a metric counts as measured.
+#: Least share of rows with competitors that must report a metric for it to count as measured.
 REPORTED = 0.95
 #: Columns of the schema that describe traffic by a number.
 _TRAFFIC_COLUMNS = ("packet_size_b", "flow_count", "zipf_exponent", "offered_mpps")
-#: Utilisation from which ports count as full; share of the others' part from which a tenant's counts as equal.
+#: Utilisation above which ports count as full, and ratio to another tenant's port share above which two shares count as
+#: equal.
 FULL_PORT = 0.97
-#: Of a cache [B].
+#: Size of a cache line [B].
 LINE_B = 64.0
 FITTED_PLANS = ("solo", "pressure", "imported")
-#: Served share of the offered load below which a tenant was not idle.
+#: Served share of the offered load below which a tenant was busy all the time.
 SERVED = 0.985
 
 
@@ -46,9 +47,9 @@ class PartLoadRows:
 
     #: Served throughput [Mpps], shape (n,).
     mpps: Floats
-    #: What it was offered; NaN where full ports bounded it, shape (n,).
+    #: Offered load [Mpps]; NaN if full ports limited it, shape (n,).
     offered_mpps: Floats
-    #: As :class:`Subject` has them.
+    #: As in :class:`Subject`.
     own: Floats
     beside: Floats
 
@@ -57,14 +58,14 @@ class PartLoadRows:
 class Subject:
     """All training rows of one NF on one machine, as arrays."""
 
-    #: What it is, and its solo throughput [Mpps] with where that comes from.
+    #: Machine and workload, solo throughput [Mpps] and its source.
     workload: Workload
     machine: str
     solo_mpps: float
     solo_source: str
-    #: Features measured: metrics of the competition, then ``traffic.*``.
+    #: Measured features: metrics of the competitors, then ``traffic.*``.
     names: tuple[str, ...]
-    #: Competition per row; NaN where not reported, shape (n, len(names).
+    #: Features of each row; NaN if not reported, shape (n, len(names)).
     vectors: Floats
     #: Throughput, shape (n,).
     mpps: Floats
@@ -73,29 +74,29 @@ class Subject:
     #: The NF's own core-level metrics and their values, shape (n, len(own_names)).
     own_names: tuple[str, ...]
     own: Floats
-    #: Metrics of the competition measured beside the NF and their values, shape (n, len(beside_names)); none for tables
-    #: measured elsewhere.
+    #: Metrics of the competitors measured while the NF ran, and their values, shape (n, len(beside_names)); none for
+    #: tables measured elsewhere.
     beside_names: tuple[str, ...]
     beside: Floats
-    #: Competitors per row, shape (n,).
+    #: Number of competitors of each row, shape (n,).
     counts: NDArray[np.int64]
-    #: Traffic features that stand for :attr:`workload`.
+    #: Traffic features of :attr:`workload`.
     traffic: dict[str, float]
-    #: Relative variance of each row's throughput; None where replicates do not tell (`slomo.training.noise`), shape
-    #: (n,).
+    #: Relative variance of each row's throughput, shape (n,); None without replicates (`slomo.training.noise`).
     variance: Floats | None = None
     #: Median number of runs per row.
     replicates: float = 1.0
-    #: Its runs at part load.
+    #: The NF's runs at part load.
     part_load: PartLoadRows | None = None
-    #: Whether it is a table measured elsewhere: every row stands for itself, columns may have any shape.
+    #: Whether the rows are a table measured elsewhere, whose rows are independent and whose columns may have any
+    #: effect.
     imported: bool = False
-    #: Columns that no model reads, and why.
+    #: Columns that no model uses, with the reasons.
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """Names of those inputs that are counters."""
+        """Names of the features that are counters."""
         return tuple(name for name in self.names if name in METRICS)
 
     def columns(self, names: Sequence[str]) -> Floats:
@@ -148,7 +149,7 @@ def _part_load(subject: Subject, rows: "pd.DataFrame") -> PartLoadRows | None:
 
 
 def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Return the runs whose target was limited by full ports, not by its competitors.
+    """Return the runs whose target was limited by full ports instead of by its competitors.
 
     Shared ports are divided max-min: a tenant that wants more than its share gets as much as any other. A competitor's
     demand is its sending rate including drops; without a rate it is the traffic of its card, in lines in and out. If
@@ -205,7 +206,7 @@ def _sent(competitor: Workload) -> tuple[int, float | None]:
 
 
 def reduced_rows(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return the runs, alone or under pressure, with a load below the throughput measured at full load."""
+    """Return the runs, solo or under pressure, with an offered load below the throughput measured at full load."""
     measured = frame[frame["plan"].isin(["solo", "pressure"]) & ~isolated(frame)]
     full = measured[measured["offered_mpps"].isna()]
     full_pairs = set(zip(full["machine"], full["target"], strict=True))
@@ -250,7 +251,7 @@ def _subject(
     beside_names = _reported_beside(contended) if not imported else ()
     metrics = _reported(contended, "competition")
     if not imported and not as_measured:
-        # a metric that no competitor reports about itself cannot be composed for a mix
+        # a metric that competitors do not report for their own cores cannot be composed for a mix
         metrics = tuple(name for name in metrics if name in own_names)
     traffic = _traffic(rows) if imported else {}
     vectors = [rows[f"competition.{name}"].to_numpy(dtype=float) for name in metrics]
@@ -301,9 +302,9 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
 
 
 def _reported_beside(rows: "pd.DataFrame") -> tuple[str, ...]:
-    """Return which counters of the competitors were measured while the target ran.
+    """Return the names of the competitors' counters that were measured while the target ran.
 
-    Where nothing misses, the latency of a miss may be absent.
+    The latency of misses may be absent in rows without misses.
     """
     names, latency = _reported(rows, "beside"), rows["beside.LLCMISSLAT"].notna()
     missed = ~(rows["beside.L3MISS"] == 0.0)
@@ -344,14 +345,14 @@ def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
 
 
 def _kind(competitors: str) -> str:
-    """Return which workloads compete in a row, without their numbers."""
+    """Return the distinct competing workloads of a row, without their counts."""
     return "|".join(sorted({workload.key for workload in competitors_from_cell(competitors)}))
 
 
 def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, ...]:
-    """Return which pressures (sums over competitors) and traffic attributes the family reads.
+    """Return the pressures (sums over competitors) and traffic attributes that are the family's inputs.
 
-    Raises MissingMetricError where no pressure was measured.
+    Raises MissingMetricError if no pressure was measured.
 
     Examples
     --------

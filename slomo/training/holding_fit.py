@@ -1,9 +1,10 @@
-"""Learn how much of a full cache each NF holds, as a function of the cache's age (when unused lines leave).
+"""Learn each NF's occupancy of a full cache as a function of the cache's age (after which unused lines leave).
 
-In a full cache an NF holds what the others leave, so occupancies alone do not tell how a cache is divided. The age
-does: an LRU cache evicts lines unused for the same time, whoever owns them (Che et al., IEEE JSAC 20, 2002). Beside the
-synthetic competitor, whose accesses are uniform, the age follows from the competitor's occupancy, references and
-misses. In a mix it is the age at which all NFs together hold what was measured. Ages and functions are fitted in turn.
+In a full cache, an NF's occupancy is what the others leave, so occupancies alone do not show how a cache will be
+divided. The age does, since an LRU cache evicts all lines that were unused for the same time, whoever owns them (Che et
+al., IEEE JSAC 20, 2002). Beside the synthetic competitor, whose accesses are uniform, the age follows from the
+competitor's occupancy, references and misses. In a mix it is the age at which all NFs together hold what was measured.
+Ages and functions are fitted in turn.
 """
 
 from collections.abc import Mapping
@@ -23,21 +24,21 @@ from slomo.training.response_fit import PRESSURES
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Share of the largest total occupancy from which a cache counts as full.
+#: Share of the largest total occupancy above which a cache counts as full.
 _FULL = 0.93
-#: Miss ratio of the competitor below which its misses do not tell the age.
+#: Miss ratio of the competitor below which its misses do not give the age.
 _MISSING = 0.05
-#: Fewest rows of an NF in full caches.
+#: Least number of an NF's rows in full caches.
 _FEWEST = 24
-#: Weight of a run beside the competitor, of a mix 1; strength of the ridge.
+#: Weight of a run beside the competitor, relative to a mix; strength of the ridge.
 _OF_COMPETITOR, _STRENGTH = 0.3, 3e-2
-#: Times that ages and functions are fitted in turn, and halvings of the range of ages.
+#: Number of times that ages and functions are fitted in turn, and number of halvings of the range of ages.
 _TURNS, _HALVINGS = 6, 50
 _LINES_PER_KIB = 16.0
 
 
 def fit_holdings(subjects: Mapping[str, Subject], mixes: "pd.DataFrame") -> dict[str, Floats]:
-    """Return what each NF holds in a full cache, by the age of lines (`ServerResponse.holding`); empty if not measured.
+    """Return each NF's occupancy of a full cache over the age of lines (`ServerResponse.holding`); empty if unmeasured.
 
     `mixes` has a row per run and distinct NF, with columns ``mix`` and ``target``.
     """
@@ -103,7 +104,7 @@ class _Full:
         return cls(who, alike, mpps, held, np.array([rows["total"].mean() for rows in servers]))
 
     def packets(self, holdings: Floats) -> Floats:
-        """Return packets per age of every NF, at the age at which all together hold what was measured."""
+        """Return packets per age of every NF, at the age at which the total occupancy equals the measured one."""
         low, high = (np.full(len(self.who), np.log(end)) for end in (LEAST_AGE, MOST_AGE))
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)

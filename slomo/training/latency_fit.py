@@ -38,9 +38,9 @@ FEWEST_RUNS, FEWEST_LOADS = 8, 3
 MOST_LOSS = 0.01
 #: Largest number of pieces of a curve; fewer with fewer loads.
 _PIECES = 7
-#: Distance below which two loads count as one, measured under two pressures.
+#: Difference below which two loads measured under different pressures count as one.
 _APART = 0.04
-#: Relative errors below this are beyond the precision of percentiles of a finite run.
+#: Relative error below which percentiles of a finite run are not more precise.
 _LEAST_ERROR = 0.005
 
 
@@ -60,7 +60,7 @@ class LatencyRows:
 def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int = 0) -> list[NFModel]:
     """Return the models, each with a latency model if the dataset has runs at several loads.
 
-    Rows of plans ``solo`` and ``pressure`` are read; the models were trained on the same dataset.
+    Rows of plans ``solo`` and ``pressure`` are used; the models must be trained on the same dataset.
     """
     frame = reduced_rows(dataset.frame)
     if not len(frame):
@@ -132,10 +132,10 @@ def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64])
 
 
 def _weights(basis: Floats, response: Floats) -> Floats:
-    """Return least-squares weights of a curve that decreases neither with load nor with slowness."""
+    """Return least-squares weights of a curve that falls neither with load nor with slowness."""
     columns = basis.shape[1]
     low = np.concatenate([[-np.inf], np.zeros(columns - 2), [-1.0]])
-    if basis[:, -1].std() < 1e-9:  # alone only: nothing says how pressure changes the curve
+    if basis[:, -1].std() < 1e-9:  # only solo runs: the effect of pressure on the curve is unknown
         flat = lsq_linear(basis[:, :-1], response, (low[:-1], np.full(columns - 1, np.inf)), method="bvls").x
         return np.append(flat, 0.0)
     weights: Floats = lsq_linear(basis, response, (low, np.full(columns, np.inf)), method="bvls").x
@@ -149,7 +149,7 @@ def _scale(load: Floats, away: Floats) -> Floats:
 
 
 def _knots(load: Floats) -> Floats:
-    """Return the loads between which the curve is linear."""
+    """Return the loads (knots) between which the curve is linear."""
     distinct: list[float] = []
     for value in np.sort(load).tolist():
         if not distinct or value - distinct[-1] > _APART * (1.0 - 0.7 * value):

@@ -1,8 +1,8 @@
-"""Store mixes that were measured several times in the models; placement then uses the measured throughputs.
+"""Store mixes that were measured several times in the models, so that placement uses the measured throughputs.
 
-One run does not show how much runs differ, so a mix needs at least two runs. As a few runs show it only roughly, the
-spread of a mix is at least the pooled standard deviation of all such mixes of the machine, and its degrees of freedom
-are stored: bounds take a quantile of Student's t distribution.
+A mix needs at least two runs to show how much runs differ. Since a few runs show it only roughly, the spread of a mix
+is at least the pooled standard deviation of all such mixes of the machine. Its degrees of freedom are stored, since
+bounds use a quantile of Student's t distribution.
 """
 
 import math
@@ -20,7 +20,7 @@ from slomo.records.schema import isolated
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Least relative error [share]; an emulated testbed repeats itself exactly.
+#: Least relative error, since an emulated testbed gives exactly equal runs.
 _LEAST = 1e-6
 #: Columns of a row: mean, spread between its runs, number of runs.
 _COLUMNS = ("machine", "target", "competitors", "throughput_mpps", "throughput_cv", "replicates")
@@ -38,7 +38,7 @@ def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[
     measured: dict[tuple[str, str], dict[tuple[str, ...], list[tuple[float, float]]]] = {}
     for row in frame.to_dict("records"):
         key, machine, mpps = _neighbours(row), str(row["machine"]), float(row["throughput_mpps"])
-        if key is not None:  # of one more run: its own spread, and that of the mean
+        if key is not None:  # of one more run: the spread of this run and that of the mean
             share = max(float(row["throughput_cv"]), spread[machine], _LEAST)
             error = mpps * share * math.sqrt(1.0 + 1.0 / row["replicates"])
             measured.setdefault((machine, str(row["target"])), {}).setdefault(key, []).append((mpps, error))

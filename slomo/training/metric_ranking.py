@@ -1,4 +1,4 @@
-"""Rank metrics by how much each lowers the prediction error: alone, and added to others.
+"""Rank metrics by how much each lowers the prediction error, alone and added to others.
 
 SLOMO (SIGCOMM'20) section 5.1 starts from 16 candidates of Intel PCM and keeps those that explain throughput. Each set
 of metrics is judged by the held-out error of a ridge regression over 1, u and u u' (u = p / (p + median), as in
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Strength of the ridge; with all candidates the basis has some 150 columns.
 _STRENGTH = 1e-3
-#: Number of metrics selected one by one; later ones are each rated as if next.
+#: Number of metrics selected one by one; each further metric is rated as if it were the next.
 _STEPS = 7
 #: Least number of rows for a ranking.
 _FEWEST_ROWS = 24
@@ -35,19 +35,19 @@ _FEWEST_ROWS = 24
 
 @dataclass(frozen=True)
 class RankedMetric:
-    """How good one metric is: mean held-out errors of models that read it [% of solo throughput]."""
+    """Rating of one metric: mean held-out errors of models with this input [% of solo throughput]."""
 
-    #: Metric of the competition.
+    #: Metric of the competitors.
     name: str
     #: Error with this metric only.
     alone: float
-    #: When forward selection took it, from 1.
+    #: Position in forward selection, from 1.
     place: int
-    #: Error with it and all taken one by one before it.
+    #: Error with this metric and all selected before it.
     error: float
-    #: By how much it lowered the error when it was taken; below 0 where it added noise.
+    #: Reduction of the error when it was selected; below 0 if it added noise.
     gain: float
-    #: Error with all candidates but this one.
+    #: Error with all candidates except this metric.
     without: float
 
 
@@ -106,7 +106,7 @@ def unranked_metrics(dataset: "ProfileDataset", ranked: Sequence[RankedMetric]) 
 
 
 def _everywhere(name: str, measured: Sequence[Subject]) -> bool:
-    """Return whether a metric has a value in every row beside competitors, and not always the same."""
+    """Return whether a metric has values in all rows with competitors and these values differ."""
     if any(name not in subject.metric_names for subject in measured):
         return False
     values = np.concatenate([subject.columns([name])[subject.counts > 0] for subject in measured])
@@ -127,7 +127,7 @@ class _Judge:
 
 
 def _left_out(subject: Subject, names: tuple[str, ...], fold: NDArray[np.int64]) -> float:
-    beside = subject.counts > 0  # ratios of nobody's counters are unknown
+    beside = subject.counts > 0  # without competitors, ratios are unknown
     share = subject.mpps[beside] / subject.solo_mpps
     if names:
         pressure = subject.columns(names)[beside]

@@ -39,13 +39,13 @@ def learned_from_mixes(
     fit: Callable[[Mapping[str, Subject]], Mapping[str, NFModel]],
     seed: int,
 ) -> tuple[list[NFModel], Floats]:
-    """Return models that also learned from mixes, and predictions of each mix by models that did not.
+    """Return models that also learned from mixes, and predictions of each mix by models that did not learn from it.
 
     Saturated mixes are learned, if there are enough to calibrate on and the competition was measured there. `fit`
     returns the models of subjects to which mixes were added, by workload key. Equal mixes share a fold.
 
-    Models without a response are returned as they are. Predictions have one entry per row of `rows`, NaN where it was
-    not learned.
+    Models without a response are returned unchanged. Predictions have one entry per row of `rows`, NaN for rows that
+    were not learned.
     """
     predicted = np.full(len(rows.mpps), np.nan)
     knowing = {model.workload.key: place for place, model in enumerate(models) if model.response is not None}
@@ -82,7 +82,7 @@ def learned_from_mixes(
 
 
 def _holding(model: NFModel, holdings: Mapping[str, Floats]) -> NFModel:
-    """Return a model that knows how much of a full cache its NF holds."""
+    """Return the model with its NF's learned occupancy of a full cache."""
     holding = holdings.get(model.workload.key)
     if holding is None or model.response is None:
         return model
@@ -90,9 +90,9 @@ def _holding(model: NFModel, holdings: Mapping[str, Floats]) -> NFModel:
 
 
 def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":
-    """Return the mixes at full load that have all counters which the models read.
+    """Return the mixes at full load that have all counters that the models need.
 
-    Column ``mix`` names the tenants, ``limited`` tells whether full ports limited the target.
+    Column ``mix`` names the tenants; ``limited`` states whether full ports limited the target.
     """
     frame, keys = dataset.frame, {model.workload.key for model in models}
     responses = [model.response for model in models if model.response is not None]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
 
-#: Weight of the pooled variance, in replicates of a row.
+#: Weight of the pooled variance, expressed as a number of replicates of a row.
 _PRIOR = 4.0
-#: Least number of rows with replicates for pooling; noise that counts as none.
+#: Least number of rows with replicates for pooling, and noise below which there counts as being none.
 _FEWEST, _NOTHING = 3, 1e-6
 #: Largest ratio of two rows' weights.
 _SPREAD = 5.0
@@ -34,7 +34,7 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
     >>> row_variance(np.zeros(3), np.ones(3, dtype=int)) is None
     True
     """
-    # replicates equal to the last bit were not measured separately: a common solo speed, for instance
+    # replicates equal to the last bit were not measured separately (they share a solo speed, for instance)
     degrees = np.where(np.isfinite(dispersion) & (dispersion > 0.0), replicates - 1.0, 0.0)
     if (degrees > 0).sum() < _FEWEST:
         return None
@@ -47,7 +47,7 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
 
 
 def weights_of(variance: Floats | None) -> Floats | None:
-    """Return the weight of each row, 1 on average; weights are bounded, since variances are only estimated.
+    """Return the weight of each row, 1 on average; weights are bounded, since variances are only estimates.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def weights_of(variance: Floats | None) -> Floats | None:
 def against_mean(
     measured: Floats, guesses: Mapping[str, Floats], solo_mpps: float, weights: Floats | None
 ) -> dict[str, dict[str, float]]:
-    """Return by how much each family's held-out error is below that of `mean`, with standard error.
+    """Return each family's gain, the amount by which its held-out error is below that of `mean`, with standard error.
 
     `guesses` are held-out predictions of the same rows, NaN where a family has none.
 
@@ -92,7 +92,7 @@ def against_mean(
 
 
 def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float]]]:
-    """Return, for each model, how much smaller each family's error is than that of family `mean` [% of solo].
+    """Return, for each model, the difference between the error of family `mean` and each family's [% of solo].
 
     Gains are shrunk towards those of the machine's other models: eight noisy rows of one network function say little
     about a family, those of all functions much. Gains are treated as draws around a common one, with the spread
@@ -114,7 +114,7 @@ def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float
 
 
 def _drawn(gain: Floats, error: Floats) -> list[tuple[float, float]]:
-    """Return every gain and its error, shrunk towards the mean of the other gains."""
+    """Return every gain, shrunk towards the mean of the other gains, with its standard error."""
     weights, count = 1.0 / error**2, len(gain)
     if count == 1:
         return [(float(gain[0]), float(error[0]))]

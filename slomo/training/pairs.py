@@ -36,12 +36,13 @@ from slomo.vocabulary.vector import MetricVector
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Ranks, and ridge strengths in rows of an average function, among which held-out runs choose.
+#: Candidate ranks and ridge strengths, from which held-out runs choose; strengths are numbers of an average function's
+#: rows.
 _RANKS, _STRENGTHS = (1, 2), (0.08, 0.25, 0.8, 2.5)
 _TURNS, _FOLDS = 25, 5
-#: Folds whose errors set the width of intervals, with fits to nearly all runs.
+#: Number of folds whose errors set the width of intervals; each fit uses nearly all runs.
 _MORE_FOLDS = 10
-#: Kept shares below this count as this.
+#: Lower limit of a kept share of solo throughput.
 _LEAST_SHARE = 0.01
 #: Least number of rows for a fit.
 FEWEST = 12
@@ -75,8 +76,8 @@ class _Latent:
 def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
     """Return models of measured groups, for machines without other measurements beside competitors.
 
-    Rows of plan ``mix`` are fitted where no function of their machine was profiled under pressure. Functions that
-    were never run alone have no model yet.
+    Rows of plan ``mix`` are fitted if no function of their machine was profiled under pressure. Functions that were
+    never run solo have no model yet.
     """
     result = []
     for machine in dict.fromkeys([*(model.machine for model in fitted), *dataset.machines]):
@@ -92,7 +93,7 @@ def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFM
 
 
 def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> list[NFModel]:
-    """Return models for functions that never ran alone; their highest throughput stands for solo throughput."""
+    """Return models for functions that never ran solo; their highest throughput replaces the solo throughput."""
     frame = dataset.frame
     frame = frame[(frame["machine"] == machine) & (frame["plan"] == "mix") & frame["offered_mpps"].isna()]
     workloads = {key: dataset.workload(str(key)) for key in frame["target"].unique()}
@@ -160,7 +161,7 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         }
         told |= {"measured": int(own.sum()), "next": _next(latent, read, models, number)}
         doubt = {} if own.any() else {PAIRS: f"'{model.workload.nf}' was never measured beside another function"}
-        # a table without counters does not lack what needs counters
+        # for a table without counters, models that need counters are not reported as missing
         manifest = {
             **model.manifest,
             "left_out": {},
@@ -194,7 +195,7 @@ def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
 
 
 def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -> dict[str, str]:
-    """Return that the models' accuracy is unknown, if there are fewer runs than parameters."""
+    """Return a note that the models' accuracy is unknown if there are fewer runs than parameters."""
     unknown = 2 * len(models) * chosen[0]
     if len(rows.loss) >= unknown:
         return {}
@@ -211,10 +212,10 @@ def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) 
 
 
 def _repeats(rows: _Rows) -> ConformalCalibration:
-    """Return how repeated runs differ from the mean of the earlier runs.
+    """Return the differences between repeated runs and the mean of the earlier runs, as known errors.
 
-    They are relative to the throughput, and pooled over all functions. Beside its like a function has several rates in
-    one run; these are no repeats, and are left out.
+    Differences are relative to the throughput and pooled over all functions. If several instances of a function run
+    together, they have several rates in one run; these are not repeats and are left out.
     """
     cell = np.unique(np.column_stack([rows.target, rows.counts]), axis=0, return_inverse=True)[1].ravel()
     cell[rows.counts[np.arange(len(cell)), rows.target] > 0] = -1
@@ -277,7 +278,7 @@ def _sensitivity(
 
 
 def _next(latent: _Latent, rows: _Rows, models: Sequence[NFModel], number: int) -> str | None:
-    """Return the neighbour to measure next: the one whose effect is most uncertain.
+    """Return the neighbour to measure next, the one whose effect is most uncertain.
 
     The criterion is the variance of the predicted product for unmeasured pairs, in units of the ridge's posterior: that
     of the target's sensitivity times the other's pressure, plus the reverse.

@@ -63,7 +63,7 @@ def _by_throughput(
     full &= (mpps > 0.0) & (mpps <= MOST_MPPS)
     alone = full & (frame[schema.PLAN] == schema.Plan.SOLO).to_numpy()
     featured = [name for name in frame.columns if str(name).startswith(schema.TRAFFIC_PREFIX)]
-    if featured:  # traffic that the key does not tell apart has a solo throughput of its own
+    if featured:  # traffic that the key does not distinguish has its own solo throughput
         alone &= frame[featured].isna().all(axis=1).to_numpy()
         full &= frame[featured].isna().all(axis=1).to_numpy()
 
@@ -73,7 +73,7 @@ def _by_throughput(
         return medians
 
     length, rates = frame["own.INST"].to_numpy() / np.where(mpps > 0.0, mpps, np.nan), _line_rates(frame, environment)
-    polls = limited_in_mixes(frame, environment) | (mpps > FULL_PORT * rates)  # who waits for a port, executes more
+    polls = limited_in_mixes(frame, environment) | (mpps > FULL_PORT * rates)  # waiting for a port executes more
     usual = median(length, full & ~polls)
     usual = np.where(np.isnan(usual), median(length, full), usual)
     return {
@@ -85,7 +85,7 @@ def _by_throughput(
 
 
 def _line_rates(frame: "pd.DataFrame", environment: Mapping[str, object]) -> NDArray[np.float64]:
-    """Return how much the ports of each row's machine can carry [Mpps]; NaN if unknown."""
+    """Return the rate that the ports of each row's machine can carry [Mpps]; NaN if unknown."""
     rates, described = np.full(len(frame), np.nan), environment.get("machines")
     if environment.get("testbed") != "simulated" or not isinstance(described, Mapping):
         return rates
@@ -95,7 +95,7 @@ def _line_rates(frame: "pd.DataFrame", environment: Mapping[str, object]) -> NDA
             rate = Machine.from_dict(described[name]).line_rate_mpps(int(size))
             rates[(machines == name) & (sizes == size)] = rate
         except (SlomoError, KeyError, TypeError):
-            continue  # another table's machine: nothing is known of its ports
+            continue  # a machine of an imported table, whose ports are unknown
     return rates
 
 

@@ -1,4 +1,4 @@
-"""Say what is weak about a trained model: too few known errors, no slowdown to learn, no measured mixes."""
+"""Describe the weaknesses of a trained model: too few known errors, no slowdown to learn, no measured mixes."""
 
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.defaults import DEFAULT_MODEL

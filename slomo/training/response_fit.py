@@ -1,7 +1,7 @@
 """Learn the pressure that an NF puts on others, as a function of the pressure on the NF (ridge regression).
 
-The basis (1, u, u u' with u = p / (p + scale)) rises and levels off as caches and channels do; strength and degree are
-chosen per NF by cross-validation that leaves whole competitor configurations out.
+The basis (1, u, u u' with u = p / (p + scale)) rises and saturates, as caches and channels do. Strength and degree are
+chosen per NF by cross-validation that leaves out whole competitor configurations.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _FEWEST_ROWS = 12
 
 
 def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
-    """Return the pressure of an NF on others: alone, by number of competitors, and under any pressure."""
+    """Return the pressure of an NF on others: solo, by number of competitors, and over the pressure on the NF."""
     solo = solo_vector(subject)
     pressures = tuple(name for name in PRESSURES if name in subject.names)
     whole = np.isfinite(subject.columns(pressures)).all(axis=1) & np.isfinite(subject.own).all(axis=1)
@@ -44,7 +44,7 @@ def fit_profile(subject: Subject, seed: int) -> ContentiousnessProfile:
 
 
 def solo_vector(subject: Subject) -> MetricVector:
-    """Return the median counters of the NF's core in runs alone; empty without such runs."""
+    """Return the median counters of the NF's core in solo runs; empty without such runs."""
     alone = subject.counts == 0
     return _median(subject, alone) if alone.any() else MetricVector({}, scope=Scope.CORE)
 

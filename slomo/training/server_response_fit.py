@@ -42,20 +42,21 @@ from slomo.vocabulary.wire import wire_gbps
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
-#: Ridge strength for all but occupancy; weaker ones fit single rows better, but some servers then do not converge.
+#: Ridge strength for all functions but occupancy; with a weaker ridge, single rows fit better, but some servers do not
+#: converge.
 STRENGTH = 3e-4
 #: In a full cache an NF holds what the others leave: with a slope of -1 in occupancy the division would be
 #: undetermined. This ridge keeps it determined; that the cache is full is enforced afterwards (`full_kib`). Chosen on
 #: calibration mixes.
 OCCUPANCY_STRENGTH = 5e-2
-#: Share from which a cache counts as full, and the quantile of such rows' total occupancy taken as the least of a full
-#: cache.
+#: Share of the largest total occupancy above which a cache counts as full; quantile of such rows' total occupancy that
+#: is taken as the least of a full cache.
 _FULL, _FULL_QUANTILE = 0.9, 0.25
 #: Least numbers of rows for fitting a function, at full and at part load.
 _FEWEST_ROWS, _FEWEST_IDLE = 24, 10
-#: Fewest rows on a loaded memory channel to learn a packet's traffic from.
+#: Least number of rows on a loaded memory channel from which a packet's traffic is learned.
 _FEWEST_LOADED = 12
-#: One in this many rows, but at least this number, counts as losing little.
+#: One in this many rows, but at least this number of rows, counts as losing little.
 _MILD, _FEWEST_MILD = 8, 12
 
 
@@ -65,7 +66,7 @@ def fit_server_response(
     channel: tuple[float, float] = (0.0, np.inf),
     judged: ServerResponse | None = None,
 ) -> ServerResponse | None:
-    """Return how an NF responds to running neighbours; None if counters beside it were not measured.
+    """Return an NF's response to running neighbours; None if counters were not measured beside it.
 
     `channel` describes the memory channel as in `slomo.training.waiting`. The errors of `judged`, an earlier response
     of the same subject, are kept; otherwise cross-validation determines them.
@@ -118,12 +119,12 @@ def fit_server_response(
 def _with_long_queues(
     subject: Subject, whole: NDArray[np.bool_], own: Floats, basis: Floats, most: float
 ) -> tuple[Floats, Floats]:
-    """Return counters per packet as with long queues, and what the card then reads back from memory.
+    """Return counters per packet as with long queues, and the traffic that the card then reads back from memory.
 
     A card that writes packets ahead of the core misses at most their lines; other lines that it misses are those that
-    it reads back from memory to send. A full channel holds the card back and makes its queue short: these rows lack
-    what is not read back any more. Weights are empty if lines that cards miss were not measured, if they never read
-    back a whole line of a packet, or if too few rows leave the channel free.
+    it reads back from memory to send. A full channel slows the card down and makes its queue short, so that rows at a
+    full channel lack this read-back traffic. Weights are empty if lines that cards miss were not measured, if they
+    never read back a whole line of a packet, or if too few rows leave the channel free.
     """
     if not {"LMB", "PCIEMISS"} <= {*subject.own_names} or "LMB" not in subject.beside_names or np.isinf(most):
         return own, NOT_LEARNED
@@ -171,9 +172,9 @@ def pressures_of(
 
 
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
-    """Return how much measurements with little predicted loss vary.
+    """Return the variation of measurements with little predicted loss.
 
-    They replace mixes at reduced load, whose NFs lose nothing: variation there is at most this.
+    It replaces that of mixes at reduced load, whose NFs lose no throughput and therefore vary at most as much.
     """
     known = np.flatnonzero(np.isfinite(guess) & (guess > 0.0))
     mild = known[np.argsort(-guess[known], kind="stable")][: max(_FEWEST_MILD, len(known) // _MILD)]
@@ -181,7 +182,7 @@ def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
 
 
 def _strays(subject: Subject, repeats: Floats) -> Floats:
-    """Return how far an NF's part-load runs deviate from their offered loads."""
+    """Return the deviations of an NF's part-load runs from their offered loads."""
     rows = subject.part_load
     if rows is None or (known := np.isfinite(rows.offered_mpps)).sum() < _FEWEST_IDLE:
         return repeats
@@ -216,7 +217,7 @@ def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: F
 
 
 def full_kib(held_kib: Floats) -> float:
-    """Return the smallest total occupancy of a full cache [KiB]; an inclusive cache is full to the last line.
+    """Return the least total occupancy of a full cache [KiB]; in an inclusive cache every line is occupied.
 
     Examples
     --------
@@ -250,7 +251,7 @@ def _held_out(
 
 
 def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | None = None) -> list[NFModel]:
-    """Return the models with intervals for whole servers, set by mixes if there are enough.
+    """Return the models with interval widths for whole servers, which mixes determine if there are enough.
 
     All models are of one machine. Mixes with an NF that does not answer for whole servers are passed over: they are
     composed. Saturated targets set the width of what an NF can do, targets that serve all they are offered how far
@@ -264,7 +265,7 @@ def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | No
     if len(jointly.mpps) < ENOUGH_IN_ALL:
         return list(models)
     places = np.flatnonzero(knows).tolist()
-    number = np.append(np.cumsum(knows) - 1, -1)  # of each model among those that know; -1 is an empty place
+    number = np.append(np.cumsum(knows) - 1, -1)  # index among models with a response; -1 is an empty place
     jointly = MixRows(
         number[jointly.target], number[jointly.members], jointly.mpps, jointly.offered_mpps, jointly.packed
     )
@@ -297,7 +298,7 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
 
 
 def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mpps: Floats) -> NDArray[np.bool_]:
-    """Return the mixes that need more than the ports carry, so that ports limit the NFs."""
+    """Return the mixes whose NFs need more than the ports carry, so that ports limit them."""
     stated = [model.capacities.ports_gbps for model in models if model.capacities is not None]
     frames_b = np.array([*(float(model.workload.traffic.packet_size_b) for model in models), 0.0])
     demanded: NDArray[np.bool_] = wire_gbps(frames_b[members], mpps).sum(axis=1) > min(stated, default=np.inf)
@@ -332,7 +333,7 @@ def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, s
 
 
 def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibrary:
-    """Return a library whose intervals for whole servers are set by the mixes of `dataset` alone.
+    """Return a library in which the mixes of `dataset` alone determine the intervals for whole servers.
 
     For shipped or older models, given mixes like those to be predicted, some at reduced load.
 

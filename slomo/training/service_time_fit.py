@@ -57,7 +57,7 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
 def service_time_of(dataset: "ProfileDataset") -> ServiceTime:
     """Fit the line to an imported table whose network function is the accelerator itself.
 
-    `dataset`: rows of one accelerator, with throughput and the match density. Raises MissingMetricError where the table
+    `dataset`: rows of one accelerator, with throughput and the match density. Raises MissingMetricError if the table
     has no such feature.
     """
     frame = dataset.frame

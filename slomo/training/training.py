@@ -1,7 +1,7 @@
 """Train models from a dataset of measurements, one per NF and machine.
 
-SLOMO (SIGCOMM'20) section 4.1: offline, per NF, from runs beside the synthetic competitor only. Responses to running
-neighbours also learn from calibration mixes.
+As in SLOMO (SIGCOMM'20, section 4.1), models are trained offline, per NF, from runs beside the synthetic competitor
+only. Responses to running neighbours also learn from calibration mixes.
 """
 
 import platform
@@ -77,9 +77,10 @@ def train(
     targets : sequence of str, optional
         Workload keys or NF names; all by default.
     seed : int
-        Seed of everything random.
+        Seed of all random numbers.
     each : callable
-        Fits every NF: `map`, or what does so elsewhere (`slomo.fleet.spread`); the models do not depend on it.
+        Function that applies the fit to every NF: `map`, or one that does so elsewhere (`slomo.fleet.spread`); the
+        models do not depend on it.
 
     Returns
     -------
@@ -88,7 +89,7 @@ def train(
     Raises
     ------
     MissingMetricError
-        Where a model asked for by name needs a metric that the dataset lacks, or no rows can be fitted.
+        If a model requested by name needs a metric that the dataset lacks, or no rows can be fitted.
     UnknownNameError
         For a model or target that does not exist.
 
@@ -199,7 +200,7 @@ def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCali
 
 
 def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], Any]:
-    """Return the columns that a family reads, and which rows have values in all of them."""
+    """Return the columns that are a family's inputs, and which rows have values in all of them."""
     names = family.select_features(subject.names)
     rows = np.isfinite(subject.columns(names)).all(axis=1) & (subject.mpps > 0.0)
     if names and rows.sum() < FEWEST_ROWS:
@@ -235,7 +236,7 @@ def _noise(subject: Subject) -> dict[str, float]:
 
 
 def _covered(subject: Subject) -> Applicability:
-    """Return the range of pressures in the data."""
+    """Return the ranges of pressures in the training rows."""
     names = tuple(name for name in subject.metric_names if METRICS[name].pressure) or subject.metric_names
     names = (*names, *(name for name in subject.names if name.startswith(TRAFFIC_PREFIX)))
     vectors = subject.columns(names)
@@ -267,7 +268,7 @@ def _with_mixes(
 def with_responses(
     models: Sequence[NFModel], subjects: Mapping[str, Subject], channel: tuple[float, float], seed: int
 ) -> dict[str, NFModel]:
-    """Return models, by key, that learned anew how their NFs respond to running neighbours."""
+    """Return the models, by key, with newly fitted responses to running neighbours."""
     return {
         model.workload.key: replace(
             model, response=fit_server_response(subjects[model.workload.key], seed, channel, model.response)
@@ -285,7 +286,7 @@ def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | No
             return _with_reporters(Machine.from_dict(described[machine]).capacities(), environment)
         return load_machine(machine).capacities()
     except SlomoError:
-        return None  # a measured table of a machine without a description: nothing is capped
+        return None  # a table of a machine without a description: no sums are limited
 
 
 def _most(capacities: Capacities | None) -> float:

@@ -1,4 +1,4 @@
-"""Convert models to another machine by a physical model, and correct them by a few runs there.
+"""Convert models to another machine by a physical model, and correct them by a few runs on that machine.
 
 `slomo.adaptation.machines` converts and `slomo.training.corrections` corrects. Here the corrected predictions in many
 situations on the new machine are fitted by the functions of any model, and held-out runs set the width of intervals.
@@ -37,13 +37,13 @@ from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS, Scope
 from slomo.vocabulary.vector import MetricVector
 
-#: Number of runs beside others from which a function's own runs tell more than a prior.
+#: Number of runs beside others above which a function's own runs are a better estimate than a prior.
 ENOUGH_RUNS = 40
-#: Number of situations on the new machine from which its models are made.
+#: Number of simulated situations on the new machine to which its models are fitted.
 _SAMPLES = 640
 #: Number of pressures, from none to the largest, at which the uncertainty is evaluated.
 _STEPS = 12
-#: Channels' traffic that may wait.
+#: Largest waiting traffic in these situations, in channels' traffic.
 _MOST_WAITING = 2.0
 #: For functions carried without a run: quantiles of the size of errors on mixes (in units of `intervals.calibrate`),
 #: from the E5-2620 v4 to the Silver 4110 and back, twelve functions.
@@ -224,13 +224,13 @@ def _model(
 
 
 def _read_back(carried: Carried, pressure: Floats, basis: Floats) -> Floats:
-    """Return how much the card reads back from memory, converted; empty if not known."""
+    """Return the converted traffic that the card reads back from memory; empty if unknown."""
     read_back = carried.read_back(pressure)
     return ridge(basis, read_back[:, np.newaxis], STRENGTH)[:, 0] if len(read_back) else read_back
 
 
 def _with_runs(fitted: Corrected, pressure: Floats, answers: Floats) -> tuple[Floats, Floats]:
-    """Return the made-up situations near measured ones, and the runs on the new machine.
+    """Return the generated situations near measured ones, and the runs on the new machine.
 
     Without runs, return all situations.
     """
@@ -280,7 +280,7 @@ def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
 
 
 def _calibration(fitted: Corrected, scores: HeldOut, off: Mapping[str, float]) -> ConformalCalibration:
-    """Return the known errors: of held-out runs or, without runs, as on other pairs of machines.
+    """Return the known errors: those of held-out runs or, without runs, those found on other pairs of machines.
 
     Their width over the loss follows from the correction's uncertainty; the error of composition is taken from the
     first machine.
@@ -303,7 +303,7 @@ def _calibration(fitted: Corrected, scores: HeldOut, off: Mapping[str, float]) -
 
 
 def _moved_by(fitted: Corrected, pressure: Floats, off: Mapping[str, float]) -> Floats:
-    """Return how much throughput changes if pressures are off by a given share."""
+    """Return the change of throughput if pressures are wrong by a given share."""
     moved, neighbours = np.zeros(len(pressure)), np.full(len(pressure), 3.0)
     for column, name in enumerate(fitted.carried.names):
         share = off.get(name, 0.0)

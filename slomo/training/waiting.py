@@ -1,8 +1,9 @@
-"""Learn how long requests wait at a full memory channel, from the latency of cache misses beside an NF.
+"""Learn the waiting time of requests at a full memory channel, from the latency of cache misses beside an NF.
 
-Traffic does not show this wait: a full channel moves its maximum whatever the demand, and each function's part depends
-on how many requests of others wait before its own. Latency shows the wait, and is the same for all functions. Latency
-is converted to traffic: twice the latency of a just full channel counts as the traffic of one additional channel.
+Traffic does not show this waiting time: a full channel moves its maximum whatever the demand, and each function's share
+depends on how many requests of others wait before its own. Latency shows the wait, and is the same for all functions.
+Latency is converted to traffic: twice the latency of a just full channel counts as the traffic of one additional
+channel.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from slomo.vocabulary.metrics import METRICS
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Utilisation from which a channel counts as full.
+#: Utilisation above which a channel counts as full.
 FULL_CHANNEL = 0.985
 #: Least number of runs with a full channel; utilisation of a just full one, at which network cards are held back; and
 #: utilisation from which runs tell how latency rises towards it.
@@ -48,8 +49,8 @@ def with_waiting(
 ) -> Floats:
     """Return pressures with waiting for memory added as equivalent traffic.
 
-    `beside` is the competition beside the target, with the subject's columns. The channel is the latency at which
-    it is just full [ns], 0 where it is not known, and what it moves [MiB/s].
+    `beside`: the competitors' counters beside the target, with the subject's columns. `channel`: latency at which the
+    channel is just full [ns], 0 if unknown, and its largest traffic [MiB/s].
     """
     full_ns, most = channel
     if not full_ns or _TRAFFIC not in names or _LATENCY not in subject.beside_names:

@@ -18,7 +18,7 @@ from slomo.training.cross_validation import folds
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.vocabulary.metrics import METRICS
 
-#: Strengths tried, as multiples of the number of rows; the last one gives the mean.
+#: Candidate strengths of the penalty, as multiples of the number of rows; the last one gives the mean.
 STRENGTHS = (1e-6, 1e-4, 1e-3, 1e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1e6)
 _FOLDS = 10
 _JITTER = 1e-10
@@ -35,7 +35,7 @@ def _fitted(pressures: Floats, extra: Floats, weights: Floats, seed: int) -> tup
 
 
 def _strength(scaled: Floats, y: Floats, weights: Floats, seed: int) -> float:
-    """Return the shrinkage with the least weighted held-out error; among equal ones, the strongest."""
+    """Return the strength with the least weighted held-out error; among equal errors, the largest strength."""
     fold = folds(np.arange(len(y)), seed, _FOLDS)
     numbers = np.unique(fold)
     if len(numbers) < 2:
@@ -92,7 +92,7 @@ class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
             slopes = np.zeros(len(rows.names))
             return AdditiveSensitivity(self.name, rows.names, self.composition, rows.solo_mpps, 0.0, slopes)
         share = np.minimum(rows.mpps[pressed] / rows.solo_mpps, 1.0)
-        # a relative error of the throughput is one of 1 + extra time, so extra times of slow rows are less certain
+        # a relative error of throughput is one of 1 + extra time, so slow rows have less certain extra times
         extra = rows.solo_mpps / rows.mpps[pressed] - 1.0
         base, slopes = _fitted(np.maximum(rows.vectors[pressed], 0.0), extra, weights[pressed] * share**2, rows.seed)
         return AdditiveSensitivity(self.name, rows.names, self.composition, rows.solo_mpps, base, slopes)

@@ -24,7 +24,7 @@ _TREES = 100
 
 
 class _EveryColumn:
-    """Base class of families that read every measured column."""
+    """Base class of families whose inputs are all measured columns."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Family ``slomo-gp``: a Gaussian process over pressures and traffic, smooth and good with few rows.
+"""Family ``slomo-gp``: a Gaussian process over pressures and traffic, which is smooth and needs few rows.
 
 Trees need many rows to follow a slope; measured tables have fifty. Rasmussen and Williams, Gaussian Processes for
 Machine Learning (2006), chapters 2, 4.2 (Matern 3/2: continuous, with kinks where a cache is full) and 5.4 (marginal
@@ -17,7 +17,7 @@ from slomo.models.functions.smooth import SmoothSensitivity, matern
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.training.features import typical_values
 
-#: Rows for choosing the length scales; all rows are used afterwards. Choosing takes cubic time.
+#: Largest number of rows on which length scales are chosen, which takes cubic time; the fit uses all rows.
 _CHOOSING_ROWS = 128
 #: Bounds of length scales (of standardised features), of the signal and of the noise (shares of its variance).
 _EFFORT = {"maxiter": 60}

@@ -51,7 +51,7 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
 
 
 def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
-    """Convert scikit-learn's trained trees to arrays whose predictions equal scikit-learn's to the bit.
+    """Convert scikit-learn's trained trees to arrays that give the same predictions to the last bit.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
 
 
 def node_of(tree: Any, values: Floats) -> TreeNode:
-    """Convert one of scikit-learn's trees, with given values for its nodes."""
+    """Convert one of scikit-learn's trees; `values` are its nodes' values."""
     return TreeNode(
         tree.children_left.tolist(),
         tree.children_right.tolist(),
@@ -81,7 +81,8 @@ def node_of(tree: Any, values: Floats) -> TreeNode:
 def float32_thresholds(thresholds: Floats) -> list[float]:
     """Round scikit-learn's thresholds down to float32, the precision in which slomo's trees compare.
 
-    It compares float32 features with float64 thresholds: x <= t is x <= the largest float32 up to t.
+    scikit-learn compares float32 features with float64 thresholds; x <= t is equivalent to x <= the largest float32 up
+    to t.
 
     Examples
     --------

@@ -17,11 +17,11 @@ from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.training.features import typical_values
 
-#: Slope, over features from 0 to 1, at which the penalty equals that of a height of the response's spread.
+#: Slope over features from 0 to 1 whose penalty equals that of a height as large as the response's spread.
 _USUAL_SLOPE = 6.0
 #: Sigmoids per network; networks from different starts, of which the mean answers; most steps of L-BFGS.
 _UNITS, _NETWORKS, _STEPS = 16, 2, 300
-#: Weight of squared slopes and heights beside the mean squared error over the variance.
+#: Weight of squared slopes and heights relative to the mean squared error divided by the variance.
 _PENALTY = 1e-4
 
 

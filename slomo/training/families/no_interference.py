@@ -1,6 +1,6 @@
 """The two simplest models: no slowdown, and the mean of all measurements; every other model must beat them.
 
-Placement by solo throughput alone assumes that there is no slowdown (E2, SOSP'15, section 4).
+E2 (SOSP'15, section 4) places by solo throughput alone, that is, assumes no slowdown.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class NoInterferenceFamily:
         """Return no columns, since the model reads no counters."""
         return ()
 
-    def fit(  # the signature is the contract's
+    def fit(  # the contract prescribes the signature
         self,
         names: tuple[str, ...],  # noqa: ARG002
         vectors: Floats,  # noqa: ARG002

@@ -14,7 +14,7 @@ from slomo.plugins import load_plugin, require_name
 #: Entry points under which other packages register families.
 GROUP = "slomo.models"
 _FOLDER = "slomo.training.families"
-#: name -> (file of this folder, factory, what it is)
+#: Name -> (file in this folder, factory, description).
 _FAMILIES: dict[str, tuple[str, str, str]] = {
     "slomo-gbr": ("gradient_boosting", "PublishedFamily", "gradient boosting over all metrics, as published"),
     "slomo-xgb": ("xgb", "XgbFamily", "xgboost, monotone over the pressures that add up"),
@@ -29,7 +29,7 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
     "none": ("no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
 }
 
-#: Families that read every column, for tables measured elsewhere.
+#: Families whose inputs are all columns, for tables measured elsewhere.
 _FOR_TABLES: dict[str, tuple[str, str, str]] = {
     "extra-trees": ("every_column", "ExtraTreesFamily", "extra trees over every column of an imported table"),
     "boosted-trees": ("every_column", "BoostedTreesFamily", "xgboost over every column, of no forced shape"),
@@ -75,7 +75,7 @@ def describe(name: str) -> str:
 def check_model_name(name: str) -> str:
     """Return the model family of a name, or the given family itself.
 
-    Raises UnknownNameError with the nearest name.
+    Raises UnknownNameError, which names the most similar family.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
 
 
 def make_families(models: Iterable[str | ModelFamily] | None = None) -> tuple[ModelFamily, ...]:
-    """Return the model families asked for; by default all of slomo's."""
+    """Return the requested model families; by default all of slomo's."""
     wanted = model_names() if models is None else ([models] if isinstance(models, str) else list(models))
     families = tuple(make_family(model) for model in wanted)
     names = [family.name for family in families]

@@ -18,11 +18,11 @@ class WeightedRows:
     #: Columns of the vectors.
     names: tuple[str, ...]
     vectors: Floats
-    #: Throughput of each row, and alone.
+    #: Throughput of each row, and solo throughput.
     mpps: Floats
     solo_mpps: float
     seed: int
-    #: Weight of each row; None for equal ones.
+    #: Weight of each row; None for equal weights.
     weights: Floats | None = None
 
 
