@@ -132,7 +132,7 @@ def test_a_drift_that_does_not_end_is_an_error() -> None:
     ) as told:
         DriftWatch(machine.look, 0.1, 2).around(machine.run, "a run")
     assert told.value.exit_code == 4
-    assert "goes on from here" in str(told.value.hint)
+    assert "then continues" in str(told.value.hint)
 
 
 def test_a_calibration_of_another_cache_is_refused() -> None:
