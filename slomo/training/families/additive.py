@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from slomo.errors import MissingMetricError
-from slomo.models.base import CompositionKind, Floats
+from slomo.models.base import Floats
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.training.cross_validation import folds
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
@@ -74,7 +74,6 @@ class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
     """A family in which every pressure adds extra time per packet."""
 
     name: str = "slomo-additive"
-    composition: CompositionKind = "pressure"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return the pressures that are sums over competitors, without traffic attributes."""

@@ -12,7 +12,6 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
 from slomo.errors import MissingMetricError
-from slomo.models.base import CompositionKind
 from slomo.models.functions.plane import PlaneSensitivity
 from slomo.models.functions.trees import MAX_DEPTH, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
@@ -43,7 +42,6 @@ class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
     """Family ``extra-trees``: trees with randomly drawn splits."""
 
     name: str = "extra-trees"
-    composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
@@ -60,7 +58,6 @@ class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
     """Family ``boosted-trees``: gradient-boosted trees."""
 
     name: str = "boosted-trees"
-    composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
@@ -72,7 +69,6 @@ class LinearFamily(_EveryColumn, WeightedFamily[PlaneSensitivity]):
     """Family ``linear``: least squares, with shrinkage for collinear columns."""
 
     name: str = "linear"
-    composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> PlaneSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from slomo.models.base import CompositionKind, Floats
+from slomo.models.base import Floats
 from slomo.models.functions.smooth import SmoothSensitivity, matern
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.training.features import typical_values
@@ -67,7 +67,6 @@ class SmoothFamily(WeightedFamily[SmoothSensitivity]):
     """Family ``slomo-gp``: a Gaussian process."""
 
     name: str = "slomo-gp"
-    composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> SmoothSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""

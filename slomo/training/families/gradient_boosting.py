@@ -13,7 +13,7 @@ from sklearn import config_context
 from sklearn.ensemble import GradientBoostingRegressor
 
 from slomo.errors import MissingMetricError
-from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
+from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.models.functions.trees import TreeEnsemble, TreeNode, grow
 from slomo.models.responses.sensitivity import TreeSensitivity
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
@@ -26,7 +26,6 @@ class PublishedFamily(WeightedFamily[TreeSensitivity]):
     """Family ``slomo-gbr``: gradient boosting as SLOMO published it."""
 
     name: str = PUBLISHED_MODEL
-    composition: CompositionKind = "pressure"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return every counter that Intel PCM prints, reporters' metrics, and traffic attributes."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats
+from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.models.functions.monotone import MonotoneSensitivity, sigmoid
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.training.features import typical_values
@@ -112,7 +112,6 @@ class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
     """Family ``slomo-smooth``: a monotone neural network."""
 
     name: str = "slomo-smooth"
-    composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> MonotoneSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""

@@ -8,45 +8,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slomo.models.base import CompositionKind, Floats
+from slomo.models.base import CompositionKind
 from slomo.models.responses.sensitivity import ConstantSensitivity
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 
 
+class _NoCounters(WeightedFamily[ConstantSensitivity]):
+    """Base class of families that read no counters."""
+
+    composition: CompositionKind = "none"
+
+    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return no columns, since the model reads no counters."""
+        return ()
+
+
 @dataclass(frozen=True)
-class NoInterferenceFamily:
+class NoInterferenceFamily(_NoCounters):
     """Family ``none``: competitors cause no slowdown."""
 
     name: str = "none"
-    composition: CompositionKind = "none"
 
-    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return no columns, since the model reads no counters."""
-        return ()
-
-    def fit(  # the contract prescribes the signature
-        self,
-        names: tuple[str, ...],  # noqa: ARG002
-        vectors: Floats,  # noqa: ARG002
-        mpps: Floats,  # noqa: ARG002
-        *,
-        solo_mpps: float,
-        seed: int,  # noqa: ARG002
-    ) -> ConstantSensitivity:
-        """Return a model that predicts solo throughput; see `ModelFamily.fit`."""
-        return ConstantSensitivity(self.name, solo_mpps)
+    def fit_weighted(self, rows: WeightedRows) -> ConstantSensitivity:
+        """Return a model that predicts solo throughput."""
+        return ConstantSensitivity(self.name, rows.solo_mpps)
 
 
 @dataclass(frozen=True)
-class MeanFamily(WeightedFamily[ConstantSensitivity]):
+class MeanFamily(_NoCounters):
     """Family ``mean``: the mean of all measurements beside others, which every fitted model must beat."""
 
     name: str = "mean"
-    composition: CompositionKind = "none"
-
-    def select_features(self, available: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return no columns, since the model reads no counters."""
-        return ()
 
     def fit_weighted(self, rows: WeightedRows) -> ConstantSensitivity:
         """Return a model that predicts the weighted mean of the rows."""

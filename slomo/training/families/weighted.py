@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from slomo.models.base import Floats, ModelFamily, SensitivityModel
+from slomo.models.base import CompositionKind, Floats, ModelFamily, SensitivityModel
 from slomo.training.features import pressures_and_traffic
 
 Fitted = TypeVar("Fitted", bound=SensitivityModel)
@@ -30,6 +30,7 @@ class WeightedFamily(Generic[Fitted]):
     """Base class of families whose training rows may have weights."""
 
     name: str
+    composition: CompositionKind = "pressure"
 
     def fit(self, names: tuple[str, ...], vectors: Floats, mpps: Floats, *, solo_mpps: float, seed: int) -> Fitted:
         """Train a model of one NF; see `ModelFamily.fit`."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from slomo.models.base import CompositionKind
 from slomo.models.functions.tree_formats import xgboost_from_json
 from slomo.models.responses.sensitivity import TreeSensitivity
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
@@ -56,7 +55,6 @@ class XgbFamily(WeightedFamily[TreeSensitivity]):
     """Family ``slomo-xgb``: xgboost's trees, monotone in each pressure."""
 
     name: str = "slomo-xgb"
-    composition: CompositionKind = "pressure"
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
