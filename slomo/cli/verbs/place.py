@@ -277,8 +277,8 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
     "policies",
     multiple=True,
     help="Policy, repeatable; by default all that can place these requests.",
-    **_POLICY,
-)  # type: ignore[arg-type]
+    **_POLICY,  # type: ignore[arg-type]
+)
 @models_option
 @model_option
 @method_option
