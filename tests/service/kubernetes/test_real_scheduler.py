@@ -134,7 +134,7 @@ def test_two_hundred_pods_on_three_machine_types_keep_their_promises(
 ) -> None:
     """Bound by our answers no promise breaks in the judge; the same pods, scheduled without us, break many.
 
-    On a busy machine pods arrive in another order and fill the fifty nodes less tightly: a few then find no place.
+    The pods need all fifty nodes: up to a tenth of them finds no place there, more in some orders of arrival.
     """
     library = ModelLibrary.load(models)
     nodes = fifty_nodes(library.machines)
