@@ -19,7 +19,7 @@ from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
-from slomo.models.evidence import caution, doubt, trusted
+from slomo.models.evidence import USUAL, caution, doubt, trusted
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
@@ -96,7 +96,8 @@ def judged(
         verdicts, why = response.applicability.check(felt[np.newaxis])
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
-    if why_not := caution(response.calibration, error):
+    local = response.calibration.local
+    if why_not := caution(response.calibration, error, float(local.near(felt)) if local.suffice else None):
         more = (*more, why_not)
     if channel > FULL:
         known = f"is predicted: {division(models)}" if response.knows_waiting else "is unknown"
@@ -166,13 +167,18 @@ def codes_of_first(
         if response is None:
             continue
         rows = np.flatnonzero((firsts == number) & company)
-        codes[rows] = response.applicability.codes(at_rest.pressure[rows, 0])
+        pressure = at_rest.pressure[rows, 0]
+        codes[rows] = response.applicability.codes(pressure)
         if caution(response.calibration):
             codes[rows] = np.maximum(codes[rows], VERDICTS.index(Verdict.EXTRAPOLATED))
         elif response.calibration.count:
             loss = np.maximum(1.0 - at_rest.throughput_mpps[rows, 0] / models[number].solo_mpps, 0.0)
-            errors = response.calibration.usual_errors(loss, kinds[rows])
-            codes[rows] = np.maximum(codes[rows], errors > trusted(response.calibration))
+            errors, most = response.calibration.usual_errors(loss, kinds[rows]), trusted(response.calibration)
+            if response.calibration.local.suffice:
+                limits = np.minimum(most, USUAL * errors)
+                codes[rows] = np.maximum(codes[rows], response.calibration.local.near(pressure) > limits)
+            else:
+                codes[rows] = np.maximum(codes[rows], errors > most)
     doubtful = np.flatnonzero(company & (known.own_most[others].sum(axis=1) > known.limits[firsts]).any(axis=1))
     if len(doubtful):
         there = FixedPoints(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])

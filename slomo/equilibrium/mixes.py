@@ -34,8 +34,8 @@ class MixRows:
         kept = self.chosen(np.logical_and.reduce(np.isnan(self.offered_mpps), axis=1))
         return MixRows(kept.target, kept.members, kept.mpps, packed=kept.packed)
 
-    def chosen(self, mask: NDArray[np.bool_]) -> "MixRows":
-        """Return the mixes selected by a mask of shape (n,)."""
+    def chosen(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> "MixRows":
+        """Return the mixes selected by a mask of shape (n,), or by their numbers."""
         offered = None if self.offered_mpps is None else self.offered_mpps[mask]
         packed = None if self.packed is None else self.packed[mask]
         return MixRows(self.target[mask], self.members[mask], self.mpps[mask], offered, packed)

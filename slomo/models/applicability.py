@@ -105,7 +105,7 @@ class Applicability(Stored):
     @cached_property
     def _inside(self) -> tuple[list[float], list[float], list[float], list[list[float]], float]:
         """The range with a margin, its centre and scatter, and the squared distance that still counts as inside."""
-        span = self._span
+        span = self.span
         low, high, centre = self.low - SLACK * span, self.high + SLACK * span, self.low + span * self.centre
         precision = (self.precision / span[:, np.newaxis] / span).tolist()
         return low.tolist(), high.tolist(), centre.tolist(), precision, (self.reach * (1.0 + FAR)) ** 2
@@ -122,17 +122,18 @@ class Applicability(Stored):
         return float("nan") if np.isnan(row).any() else distance
 
     @cached_property
-    def _span(self) -> Floats:
+    def span(self) -> Floats:
+        """Range of each measured pressure, above 0."""
         return np.maximum(self.high - self.low, 1e-9 * np.maximum(np.abs(self.high), 1.0))
 
     def _outside(self, vectors: Floats) -> Floats:
         beyond = np.maximum(np.maximum(vectors - self.high, self.low - vectors), 0.0)
-        outside: Floats = beyond / self._span
+        outside: Floats = beyond / self.span
         return np.where(np.isnan(outside), np.inf, outside)
 
     def _distance(self, vectors: Floats) -> Floats:
         known = vectors if np.isfinite(vectors).all() else np.nan_to_num(vectors)
-        away = (known - self.low) / self._span - self.centre
+        away = (known - self.low) / self.span - self.centre
         squared = ((away @ self.precision) * away).sum(axis=1)
         distance: Floats = np.sqrt(np.maximum(squared, 0.0))
         return distance
@@ -178,7 +179,7 @@ def applicability(names: Sequence[str], vectors: Floats) -> Applicability:
     """
     low, high = vectors.min(axis=0), vectors.max(axis=0)
     draft = Applicability(tuple(names), low, high, np.zeros(len(names)), np.zeros((len(names), len(names))), 0.0)
-    shares = (vectors - low) / draft._span
+    shares = (vectors - low) / draft.span
     centre = shares.mean(axis=0)
     # ridge of (2 % of the range) squared: distances within counter noise do not count as far
     covariance = (shares - centre).T @ (shares - centre) / max(len(vectors), 1) + SLACK**2 * np.eye(len(names))

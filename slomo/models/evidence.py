@@ -14,6 +14,7 @@ from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
 from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.local_errors import NEAREST
 from slomo.models.nf_model import NFModel
 
 #: Key of the manifest: model -> reason why its answers can never be judged.
@@ -26,9 +27,10 @@ TRANSFER, CARRIED = "transfer", "carried"
 #: Least number of runs here, over all functions, from which the errors of carried models count as known
 #: (`benchmarks/transfer.py`).
 FEWEST_OF_TRANSFER = 15
-#: A supported answer's usual held-out error is at most this many times the average one of the machine, or negligible as
-#: a share of solo. Chosen among 0.5 to 2 and 0 to 1 % on profiles and mixes of `benchmarks/three_sources.py`, seeds 31
-#: and 32 (`benchmarks/verdicts.py` judges others): supported answers were twice as accurate in every set.
+#: The held-out error behind a supported answer is at most this many times the average one of the machine, or negligible
+#: as a share of solo. Chosen among 0.5 to 2 and 0 to 1 % on profiles and mixes of `benchmarks/three_sources.py`, seeds
+#: 31 and 32 (`benchmarks/verdicts.py` judges others): supported answers were twice as accurate in every set. In the
+#: mixes nearest to it, the error is at most this many times what the interval's width assumes, too.
 USUAL, NEGLIGIBLE = 1.25, 0.005
 
 
@@ -39,7 +41,7 @@ class Evidence(Stored):
     Examples
     --------
     >>> Evidence("slomo-gp", "mixes", 160, 20, 0.012, 0.4).text
-    'slomo-gp: 160 held-out errors (mixes), 20 with such neighbours; 1.2 % of solo on average; pressure 0.4 of profiled'
+    'slomo-gp: 160 held-out errors (mixes), 20 with such neighbours; near it 1.2 % of solo; pressure 0.4 of profiled'
     """
 
     #: What answered.
@@ -51,7 +53,8 @@ class Evidence(Stored):
     #: Number of held-out errors, and of those for this kind of neighbourhood (`slomo.models.neighbourhood`).
     scores: int = 0
     near: int = 0
-    #: Mean held-out error at this predicted loss, as a share of solo throughput; None without errors.
+    #: Mean held-out error as a share of solo throughput: of the mixes nearest in pressure (`slomo.models.local_errors`)
+    #: where these are known, else at this predicted loss; None without errors.
     error: float | None = None
     #: Distance from the centre of the measurements relative to the farthest one: above 1 is outside. None if the model
     #: reads no pressure.
@@ -63,7 +66,7 @@ class Evidence(Stored):
         if self.source == "measured":
             return f"{self.model}: measured"
         parts = f"{self.model}: {self.scores} held-out errors ({self.source}), {self.near} with such neighbours"
-        parts += "" if self.error is None else f"; {100.0 * self.error:.2g} % of solo on average"
+        parts += "" if self.error is None else f"; near it {100.0 * self.error:.2g} % of solo"
         return parts + ("" if self.distance is None else f"; pressure {self.distance:.2g} of profiled")
 
 
@@ -81,37 +84,50 @@ def evidence_of(
     the question.
     """
     distance = covered[0].distance_share(covered[1]) if covered is not None and covered[0].feature_names else None
+    error = calibration.usual_error(loss, kind) if calibration.count else None
+    if covered is not None and calibration.local.suffice:
+        error = float(calibration.local.near(covered[1]))
     return Evidence(
         model,
         calibration.source,
         calibration.count,
         int((calibration.kinds == kind).sum()) if len(calibration.kinds) else calibration.count,
-        calibration.usual_error(loss, kind) if calibration.count else None,
+        error,
         distance if distance is not None and np.isfinite(distance) else None,
     )
 
 
-def caution(calibration: ConformalCalibration, error: float | None = None) -> str | None:
+def caution(calibration: ConformalCalibration, usual: float | None = None, near: float | None = None) -> str | None:
     """Return why a prediction's verdict is at most `extrapolated`; None if it may be `supported`.
 
     Runs beside the synthetic competitor do not measure how hard a carried function presses on others on this machine.
     And where held-out errors are large, measurements support an answer less than elsewhere, however near they are.
 
-    `calibration`: held-out errors of the model that answers. `error`: their mean at this predicted loss and beside such
-    neighbours, as a share of solo throughput.
+    `calibration`: held-out errors of the model that answers. `usual`: their mean at this predicted loss and beside such
+    neighbours, as a share of solo throughput, which sets the interval's width. `near`: their mean in the mixes nearest
+    in pressure, which counts instead where it is known.
     """
     if calibration.source == TRANSFER:
         return "carried over from another machine: no mix measured here tells how hard its neighbours press"
-    if error is None or error <= trusted(calibration):
+    if usual is None:
+        return None
+    if near is not None:
+        if near <= min(trusted(calibration), USUAL * usual):
+            return None
+        return (
+            f"held-out errors in the {NEAREST} mixes nearest in pressure are {100.0 * near:.2g} % of solo on average, "
+            f"over all {100.0 * calibration.average:.2g} %, and {100.0 * usual:.2g} % as the interval assumes"
+        )
+    if usual <= trusted(calibration):
         return None
     return (
-        f"held-out errors at this loss beside such neighbours are {100.0 * error:.2g} % of solo on average, "
+        f"held-out errors at this loss beside such neighbours are {100.0 * usual:.2g} % of solo on average, "
         f"over all {100.0 * calibration.average:.2g} %"
     )
 
 
 def trusted(calibration: ConformalCalibration) -> float:
-    """Return the largest usual error of a `supported` prediction, as a share of solo throughput.
+    """Return the largest held-out error behind a `supported` prediction, as a share of solo throughput.
 
     It is at most solo throughput itself: with a larger error, the answer 0 would be nearer.
 

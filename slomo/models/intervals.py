@@ -23,6 +23,7 @@ from slomo.files.stored import Stored
 from slomo.models.base import Floats
 from slomo.models.error_shape import ErrorShape, proportional
 from slomo.models.interval_ends import ends_mpps, predicted_loss
+from slomo.models.local_errors import LocalErrors
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 
 #: Smallest error scale, as a share of solo throughput: even an NF without slowdown is measured with some noise.
@@ -75,6 +76,8 @@ class ConformalCalibration(Stored):
     average: float = 0.0
     #: Standard deviations by which ranks are moved outwards (:data:`SCATTER`).
     scatter: float = SCATTER
+    #: Errors of this NF by pressure; none where pressures of held-out mixes are unknown.
+    local: LocalErrors = field(default_factory=LocalErrors)
 
     @property
     def count(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.models.base import Floats
@@ -75,7 +76,8 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
     """Return the known errors of each model, from predictions of mixes; empty if there are too few."""
     if np.isfinite(predicted_mpps).sum() < ENOUGH_IN_ALL:
         return []
-    rows, predicted_mpps = _once(rows, predicted_mpps)
+    once = distinct(rows)
+    rows, predicted_mpps = rows.chosen(once), predicted_mpps[once]
     solo = np.array([model.solo_mpps for model in models])[rows.target]
     tenants = np.sort(np.column_stack([rows.target, rows.members]), axis=1)
     run = np.unique(tenants, axis=0, return_inverse=True)[1].ravel()
@@ -83,12 +85,11 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
     return fit_calibrations(held_out, len(models))
 
 
-def _once(rows: MixRows, predicted_mpps: Floats) -> tuple[MixRows, Floats]:
-    """Return each distinct row once, so that seven equal NFs in one mix count as one row."""
+def distinct(rows: MixRows) -> NDArray[np.int64]:
+    """Return the number of each distinct row once, so that seven equal NFs in one mix count as one row."""
     every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
-    first = np.unique(every, axis=0, return_index=True)[1]
-    packed = None if rows.packed is None else rows.packed[first]
-    return MixRows(rows.target[first], rows.members[first], rows.mpps[first], packed=packed), predicted_mpps[first]
+    first: NDArray[np.int64] = np.unique(every, axis=0, return_index=True)[1]
+    return first
 
 
 def contradiction(

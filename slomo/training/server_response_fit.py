@@ -26,11 +26,12 @@ from slomo.models.functions.regression import ridge
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration, calibrate
 from slomo.models.library import ModelLibrary
+from slomo.models.local_errors import LocalErrors
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.moved import most_moved
 from slomo.models.responses.server_response import NEIGHBOURS, NOT_LEARNED, ServerResponse
-from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradiction, mix_rows
+from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradiction, distinct, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.gaussian_process import SmoothFamily
 from slomo.training.families.monotone_network import MonotoneFamily
@@ -286,15 +287,24 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
     served = np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST)
     predicted = np.where(np.isnan(held_out_mpps), joint.throughput_mpps[:, 0], held_out_mpps)
     scored = calibrated_on(models, rows.chosen(full), predicted[full])
-    result = (
-        [_answering(model, calibration=item) for model, item in zip(models, scored, strict=True)]
-        if scored
-        else list(models)
-    )
+    result = list(models)
+    if scored:
+        once = np.flatnonzero(full & np.isfinite(predicted))
+        once = once[distinct(rows.chosen(once))]
+        for number, model in enumerate(models):
+            here = once[rows.target[once] == number]
+            local = _local_errors(model, joint.pressure[here, 0], predicted[here] - rows.mpps[here])
+            result[number] = _answering(model, calibration=replace(scored[number], local=local))
     if served.sum() < ENOUGH_IN_ALL:
         return result
     scores = arrival_scores(rows.mpps[served], own_load[served])
     return [_answering(model, arrivals=scores) for model in result]
+
+
+def _local_errors(model: NFModel, pressure: Floats, off_mpps: Floats) -> LocalErrors:
+    """Return the errors of one model by pressure, whose unit is the range that its profile covers."""
+    assert model.response is not None
+    return LocalErrors(pressure, np.abs(off_mpps) / model.solo_mpps, model.response.applicability.span)
 
 
 def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mpps: Floats) -> NDArray[np.bool_]:

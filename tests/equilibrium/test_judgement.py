@@ -9,8 +9,10 @@ from slomo.equilibrium.judgement import codes_of_first, division, judged, moved_
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import solve_joint
 from slomo.models.applicability import Verdict
-from slomo.models.evidence import trusted
+from slomo.models.evidence import USUAL, trusted
 from slomo.models.library import ModelLibrary
+from slomo.models.local_errors import NEAREST, LocalErrors
+from slomo.models.neighbourhood import beside
 from slomo.models.responses.moved import MostMoved, most_moved
 from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.predictor import Predictor
@@ -26,6 +28,12 @@ def profiled_beside(library: ModelLibrary, write_gb_s: float) -> ModelLibrary:
             for model in library.values()
         ]
     )
+
+
+def with_calibration(model, **changed):
+    """Return a model with other known errors for whole servers."""
+    calibration = replace(model.response.calibration, **changed)
+    return replace(model, response=replace(model.response, calibration=calibration))
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +67,15 @@ def test_one_server_is_judged_as_a_row_of_many(narrow):
     assert {0, 1} <= set(answers)
 
 
-def test_large_held_out_errors_are_not_supported(toy_library):
-    """One by one and in an array: where held-out errors are above 1.25 times the average, and only there."""
+@pytest.mark.parametrize("by_pressure", [False, True])
+def test_large_held_out_errors_are_not_supported(toy_library, by_pressure):
+    """One by one and in an array: where they are above 1.25 times the average or the width's, and only there."""
     known = np.array([0.01, 0.02, 0.05, 0.1])
+    changed = {} if by_pressure else {"local": LocalErrors()}
     library = ModelLibrary(
         [
-            replace(model, response=replace(model.response, calibration=replace(errors, average=average)))
+            with_calibration(model, average=average, **changed)
             for model, average in zip(toy_library.values(), known, strict=False)
-            if (errors := model.response.calibration)
         ]
     )
     models, members = list(library.values()), mixes()
@@ -77,11 +86,28 @@ def test_large_held_out_errors_are_not_supported(toy_library):
         answer = predictor.predict(names[0], names[1:])
         assert list(Verdict).index(answer.verdict) == code
         if len(names) > 1:
-            wide = answer.evidence.error > trusted(models[row[0]].response.calibration)
-            assert wide == any("held-out errors at this loss" in reason for reason in answer.reasons)
+            calibration, kind = models[row[0]].response.calibration, beside(np.array([row[1:]]))[0]
+            usual = calibration.usual_error(1.0 - answer.throughput_mpps / answer.solo_mpps, kind)
+            assert by_pressure or answer.evidence.error == pytest.approx(usual)
+            wide = answer.evidence.error > min(trusted(calibration), USUAL * usual if by_pressure else np.inf)
+            said = "mixes nearest in pressure" if by_pressure else "held-out errors at this loss"
+            assert wide == any(said in reason for reason in answer.reasons)
             assert not (wide and answer.verdict is Verdict.SUPPORTED)
             seen.add(wide)
     assert seen == {True, False}
+
+
+def test_an_error_counts_where_the_pressure_was_the_same(toy_library):
+    """Of two mixes with one loss, the one is extrapolated whose like was predicted badly, and says how badly."""
+    model = next(iter(toy_library.values()))
+    pressures = np.repeat(model.response.applicability.high * [[0.1], [0.9]], NEAREST, axis=0)
+    sizes = np.repeat([0.001, 0.02], NEAREST)
+    local = LocalErrors(pressures, sizes, model.response.applicability.span)
+    response = with_calibration(model, average=1.0, local=local).response
+    good, bad = (judged(response, pressure, (), 0.0, 0.01, [model]) for pressure in pressures[[0, -1]])
+    assert good == (Verdict.SUPPORTED, ())
+    assert bad[0] is Verdict.EXTRAPOLATED
+    assert "are 2 % of solo on average, over all 1e+02 %, and 1 % as the interval assumes" in bad[1][0]
 
 
 def test_a_load_that_is_served_anyway_is_supported(narrow):

@@ -61,6 +61,14 @@ def test_intervals_hold_what_they_promise(models, toy_mixes):
     assert all(model.response.calibration.source == "mixes" for model in models)
 
 
+def test_each_error_is_known_with_its_pressure(models):
+    """The errors behind all functions' scores are those that the functions know by pressure."""
+    known = [model.response.calibration for model in models]
+    assert sum(len(each.local.sizes) for each in known) == known[0].count
+    errors = np.concatenate([each.local.sizes for each in known])
+    assert errors.mean() == pytest.approx(known[0].average)
+
+
 def test_one_without_a_response_leaves_the_others_calibrated_on_their_mixes(models, toy_mixes):
     """Too few rows of one NF cost the intervals of nobody else: the others' are calibrated on mixes without it."""
     unsure = [replace(m, response=replace(m.response, calibration=symmetric(np.ones(1), "none"))) for m in models]
@@ -100,6 +108,8 @@ def test_saved_responses_give_the_same_numbers(toy_library, models, tmp_path):
     again = list(ModelLibrary.load(toy_library.save(tmp_path)).values())
     members = np.array([[0, 1, 2, 2], [1, 1, -1, -1]])
     assert np.array_equal(solve_joint(models, members).throughput_mpps, solve_joint(again, members).throughput_mpps)
+    here, there = (model.response.calibration.local for model in (models[0], again[0]))
+    assert np.array_equal(here.near(here.pressures), there.near(here.pressures))
 
 
 def test_no_response_without_the_competition_beside(toy_profile):
