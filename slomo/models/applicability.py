@@ -1,7 +1,8 @@
 """The verdict on a prediction: whether measurements support it, with reasons.
 
 SLOMO (SIGCOMM'20) sections 4.1 and 7: a sensitivity model is valid for the pressures it was trained on. The range of
-each metric detects the simple cases, the Mahalanobis distance unusual combinations of usual values.
+each metric detects single values outside the measurements; the Mahalanobis distance detects unusual combinations of
+usual values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ FAR = 0.5
 
 
 class Verdict(StrEnum):
-    """How well measurements support a prediction, best first; arrays hold indices in this order.
+    """How well measurements support a prediction, best first; arrays of verdicts hold indices in this order.
 
     `unknown` says nothing about the answer's quality: there is too little to judge it by (`slomo.models.evidence`).
     """
@@ -77,13 +78,13 @@ class Applicability(Stored):
     high: Floats
     #: Mean of the measured pressures, as shares of the range, shape (features,).
     centre: Floats
-    #: Inverse covariance of the pressures in the same unit, shape (features, features).
+    #: Inverse covariance of the measured pressures, each as a share of its range, shape (features, features).
     precision: Floats
     #: Largest Mahalanobis distance among the measured pressures.
     reach: float
 
     def codes(self, vectors: Floats) -> NDArray[np.int8]:
-        """Return 0, 1 or 2 per row: supported, extrapolated, unsupported."""
+        """Return each row's verdict as a number: 0 supported, 1 extrapolated, 2 unsupported."""
         outside, distance = self._outside(vectors), self._distance(vectors)
         worst = outside.max(axis=1, initial=0.0)
         codes = ((worst > SLACK) | (distance > self.reach * (1.0 + FAR))).astype(np.int8)
@@ -117,7 +118,7 @@ class Applicability(Stored):
         return [VERDICTS[code] for code in codes], reasons
 
     def distance_share(self, row: Floats) -> float:
-        """Return a row's distance from the centre over that of the farthest measured row."""
+        """Return a row's distance from the measurements' centre, divided by that of the farthest measured row."""
         distance = float(self._distance(row[np.newaxis])[0]) / max(self.reach, 1e-12)
         return float("nan") if np.isnan(row).any() else distance
 

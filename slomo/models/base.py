@@ -47,7 +47,7 @@ class SensitivityModel(Protocol):
 
     @property
     def composition(self) -> CompositionKind:
-        """By which rule the counters of several competitors are combined."""
+        """The rule by which the counters of several competitors are combined."""
         ...
 
     def predict_mpps(self, vectors: Floats) -> Floats:
@@ -80,7 +80,7 @@ class ModelFamily(Protocol):
 
     @property
     def composition(self) -> CompositionKind:
-        """By which rule the counters of several competitors are combined."""
+        """The rule by which the counters of several competitors are combined."""
         ...
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:

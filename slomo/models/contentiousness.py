@@ -30,18 +30,19 @@ class ContentiousnessProfile(Stored):
 
     #: Metrics that were measured for the NF.
     metric_names: tuple[str, ...]
-    #: Metrics of the others' composed vector that it responds to.
+    #: Metrics of the competitors' composed vector that the NF responds to.
     pressure_names: tuple[str, ...]
-    #: Core-level vector without competitors.
+    #: Counters of the NF's core without competitors.
     solo: MetricVector
-    #: Median vector per number of competitors, as published.
+    #: Number of competitors -> median of the NF's counters beside that many, as published.
     by_count: Mapping[int, MetricVector]
-    #: Half-saturation of each pressure, and the largest one measured, shape (pressure_names,).
+    #: Value of each pressure at which its effect is half saturated, and the largest one measured, shape
+    #: (pressure_names,).
     scale: Floats
     limit: Floats
     #: Coefficients over the basis 1, u, u u', where u = p / (p + scale), shape (1 + p + p (p + 1) / 2, metric_names).
     weights: Floats
-    #: Measured range; answers are clipped to it, shape (metric_names,).
+    #: Lowest and highest measured value of each counter; answers are clipped to them, shape (metric_names,).
     low: Floats
     high: Floats
 
@@ -60,7 +61,7 @@ class ContentiousnessProfile(Stored):
         ]
 
     def under(self, pressure: Floats) -> Floats:
-        """Return counters, shape ``(n, len(metric_names))``, under pressures of shape ``(n, len(pressure_names))``.
+        """Return the NF's counters, shape ``(n, len(metric_names))``, under pressures ``(n, len(pressure_names))``.
 
         Examples
         --------
@@ -113,7 +114,7 @@ class ContentiousnessProfile(Stored):
 
 
 def basis_size(pressures: int) -> int:
-    """Return the number of basis functions for this many pressures.
+    """Return the number of functions in :func:`pressure_basis` for this many pressures.
 
     Examples
     --------
@@ -150,7 +151,7 @@ def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def pressures_up_to(limit: Floats) -> Floats:
-    """Return pressures spread over the range from none to `limit`."""
+    """Return sample pressures, one row each, spread over the range from 0 to `limit`."""
     inside = np.random.default_rng(0).uniform(0.0, 1.0, (_SAMPLES, len(limit))) ** 2
     return np.vstack([np.zeros(len(limit)), np.ones(len(limit)), inside]) * limit
 

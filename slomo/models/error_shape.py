@@ -1,10 +1,10 @@
 """Bias and size of one NF's errors as functions of its predicted loss.
 
-Near no loss and near the largest loss, errors are small: the throughput curve is flat at both ends and steep in
-between, where a small error in the competition costs most. A model may also be biased in one part of the curve. Both
-functions are piecewise linear; training fits them to calibration mixes (`slomo.training.conformal_fit`). Scores are
-errors standardised by them (normalised conformal scores: Papadopoulos et al. 2008; Lei et al., JASA 113, 2018, section
-5.2).
+Errors of throughput are small near no loss and near the largest loss, where the throughput curve is flat. In between
+the curve is steep, and a small error in the competition's counters causes the largest errors. A model may also be
+biased in one part of the curve. Both functions are piecewise linear; training fits them to calibration mixes
+(`slomo.training.conformal_fit`). Scores are errors standardised by them (normalised conformal scores: Papadopoulos et
+al. 2008; Lei et al., JASA 113, 2018, section 5.2).
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ from slomo.models.base import Floats
 
 @dataclass(frozen=True, eq=False)
 class ErrorShape(Stored):
-    """Piecewise linear functions of the predicted loss, extrapolated beyond their ends.
+    """Bias and size of an NF's errors as piecewise linear functions of predicted loss; extrapolated beyond the knots.
 
     Examples
     --------
@@ -34,9 +34,10 @@ class ErrorShape(Stored):
 
     #: Predicted losses as shares of solo throughput, ascending, shape (knots,).
     loss: Floats
-    #: Bias there, as a share of solo throughput; positive if measurements exceed predictions, shape (knots,).
+    #: Bias at each of these losses, as a share of solo throughput; positive if measurements exceed predictions, shape
+    #: (knots,).
     middle: Floats
-    #: Size of an error with score 1 there, above 0, shape (knots,).
+    #: Size of an error with score 1 at each of these losses, as a share of solo throughput, above 0, shape (knots,).
     size: Floats
 
     def at_one(self, loss: float) -> tuple[float, float]:
@@ -53,7 +54,7 @@ class ErrorShape(Stored):
 
     @cached_property
     def segments(self) -> tuple[list[float], list[list[float]]]:
-        """Inner knots; where each line segment begins; and start value and slope of bias and size on it."""
+        """The inner knots; and per line segment the loss at its start, and start value and slope of bias and size."""
         width = np.diff(self.loss)
         lines = [side for y in (self.middle, self.size) for side in (y[:-1], np.diff(y) / width)]
         return self.loss[1:-1].tolist(), np.column_stack([self.loss[:-1], *lines]).tolist()
@@ -120,7 +121,7 @@ def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats
 
 @lru_cache(maxsize=256)
 def _as_rows(shapes: tuple[ErrorShape, ...]) -> tuple[Floats, Floats]:
-    """Return the segments of all shapes as tables; shapes with fewer knots are padded."""
+    """Return the line segments of all shapes as tables, one row per shape; shapes with fewer knots are padded."""
     most = max(len(shape.loss) for shape in shapes) - 1
     inner, pieces = np.full((len(shapes), most - 1), np.inf), np.zeros((5, len(shapes), most))
     for number, shape in enumerate(shapes):

@@ -24,7 +24,7 @@ DOUBTS = "doubts"
 FEWEST_OF_PROFILE = 50
 #: Sources of errors of models carried over from another machine: held-out runs here, or measurements on other machines.
 TRANSFER, CARRIED = "transfer", "carried"
-#: Least number of runs here, over all functions, from which the errors of carried models count as known
+#: Least number of runs on this machine, over all functions, from which the errors of carried models count as known
 #: (`benchmarks/transfer.py`).
 FEWEST_OF_TRANSFER = 15
 #: The held-out error behind a supported answer is at most this many times the average one of the machine, or negligible
@@ -77,7 +77,7 @@ def evidence_of(
     loss: float,
     covered: tuple[Applicability, Floats] | None = None,
 ) -> Evidence:
-    """Return the evidence behind one prediction.
+    """Return the number and size of known errors behind one prediction, and its distance from measurements.
 
     `model`: what answered. `calibration`: its held-out errors. `kind`: kind of neighbourhood asked about. `loss`:
     predicted loss, as a share of solo throughput. `covered`, shape (features,): what was measured, and the pressure of

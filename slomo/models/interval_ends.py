@@ -10,7 +10,7 @@ LEAST = 5e-4
 
 
 def predicted_loss(predicted_mpps: Floats, solo_mpps: float | Floats) -> Floats:
-    """Return predicted losses as shares of solo throughput, at least 0.
+    """Return the predicted loss of each prediction, as a share of solo throughput, at least 0.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def ends_mpps(
 def interval_of_one(
     predicted_mpps: float, solo_mpps: float, shape: ErrorShape, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return what :func:`ends_mpps` gives for one prediction; the bits are equal.
+    """Return both ends of one prediction's interval [Mpps]; the bits equal those of :func:`ends_mpps`.
 
     Examples
     --------

@@ -26,14 +26,14 @@ from slomo.models.interval_ends import ends_mpps, predicted_loss
 from slomo.models.local_errors import LocalErrors
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 
-#: Smallest error scale, as a share of solo throughput: even an NF without slowdown is measured with some noise.
+#: Smallest scale of errors, as a share of solo throughput: even measurements of an NF without slowdown contain noise.
 FLOOR = 0.02
 #: Total weight of the scores of other kinds of neighbourhood, in units of one score of the asked kind.
 POOLED = 20.0
 #: Standard deviations by which ranks of few scores are moved outwards: bounds then hold in at least seven of ten draws
 #: of calibration mixes instead of half. Chosen among 0, 0.5, 0.67 and 1 on held-out parts of calibration mixes.
 SCATTER = 0.5
-#: Probabilities of breaking a bound that are distinguished.
+#: Grid of probabilities that a bound breaks; `ConformalCalibration.risks` returns one of them.
 RISKS = np.geomspace(1e-3, 0.9, 400)
 
 #: Where few errors are known.
@@ -127,7 +127,7 @@ class ConformalCalibration(Stored):
         return self.centre + self.spread * np.where(np.isfinite(below), below, reach)
 
     def risks(self, scores: Floats, kind: NDArray[np.int64] | int = UNKNOWN) -> Floats:
-        """Return, for each score, the probability (of :data:`RISKS`) that a new error is lower.
+        """Return, for each score, the probability (one of :data:`RISKS`, or 1) that a new error's score is lower.
 
         Examples
         --------
@@ -194,12 +194,12 @@ class ConformalCalibration(Stored):
 
     @cached_property
     def _sums(self) -> tuple[list[float], list[float], list[float], list[float]]:
-        """Scores and their running sums, centre and spread, as plain numbers."""
+        """Scores, their running sums, and centre and spread by kind of neighbourhood, as plain numbers."""
         scores = self.scores.tolist()
         return scores, [*accumulate(scores, initial=0.0)], self.centre.tolist(), self.spread.tolist()
 
     def missing(self, coverage: float) -> int:
-        """Return how many more errors must be known for a finite interval of this `coverage`.
+        """Return the number of further held-out errors that a finite interval of this `coverage` needs.
 
         Examples
         --------
@@ -295,7 +295,7 @@ def _below(calibration: ConformalCalibration, share: float) -> Floats:
 
 @lru_cache(maxsize=64)
 def _ladder(calibration: ConformalCalibration) -> Floats:
-    """Return the score below each of :data:`RISKS`, shape ``(risks, neighbourhoods)``."""
+    """Return the score below which each share of :data:`RISKS` of new ones lies, shape ``(risks, neighbourhoods)``."""
     return np.maximum.accumulate([_below.__wrapped__(calibration, float(share)) for share in RISKS])
 
 
@@ -312,7 +312,7 @@ def _size(calibration: ConformalCalibration, coverage: float) -> Floats:
 
 
 def _weights(calibration: ConformalCalibration) -> list[Floats]:
-    """Return the weight of each score, by kind of neighbourhood."""
+    """Return the weight of each score in quantiles, one array per kind of neighbourhood."""
     everything = np.ones(calibration.count)
     if not len(calibration.kinds):
         return [everything] * len(NEIGHBOURHOODS)

@@ -22,7 +22,8 @@ class MeasuredMix(Stored):
     competitors: tuple[str, ...]
     #: Mean throughput of each instance [Mpps].
     mpps: Annotated[float, Meta(ge=0.0)]
-    #: Standard deviation of one more run around that mean [Mpps].
+    #: Standard deviation of one further run around that mean [Mpps].
     error_mpps: Annotated[float, Meta(gt=0.0)]
-    #: Degrees of freedom of the standard deviation: repeated runs behind it. 1, the widest bounds, if unknown.
+    #: Degrees of freedom of the standard deviation: number of repeated runs behind it. 1, which gives the widest
+    #: bounds, if unknown.
     freedom: Annotated[int, Meta(ge=1)] = 1

@@ -1,8 +1,8 @@
 """Classify neighbours by their number and by whether most run the same workload; prediction errors depend on both.
 
-One neighbour presses little, and the profile has few settings that mild; neighbours of one kind press in the same
-direction. Errors are counted separately for each kind of neighbourhood (Mondrian conformal prediction; Vovk et al.
-2005, section 4.5).
+One neighbour causes little pressure, and few settings of the profile are that mild; neighbours that run the same
+workload raise the same counters. Errors are counted separately for each kind of neighbourhood (Mondrian conformal
+prediction; Vovk et al. 2005, section 4.5).
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 #: Kinds of neighbourhood, in the order of every table over them.
 NEIGHBOURHOODS = ("1", "2 unlike", "2 like", "3-4 unlike", "3-4 like", "5+ unlike", "5+ like", "unknown")
-#: Neighbours unknown: all errors count.
+#: The neighbours are not known: all errors count.
 UNKNOWN = len(NEIGHBOURHOODS) - 1
-#: Number of servers below which plain numbers are faster than arrays.
+#: Number of servers below which Python's numbers are faster than numpy's arrays.
 _FEW = 8
 
 Kinds = NDArray[np.int64]

@@ -43,9 +43,9 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
     workload : Workload
         The NF, its configuration and its traffic.
     machine : str
-        Where it was measured.
+        Name of the machine on which the NF was measured.
     capacities : Capacities or None
-        What one socket of that machine has; None for measured tables of unknown machines.
+        Cores, cache and memory bandwidth of one socket of that machine; None for measured tables of unknown machines.
     solo_mpps : float
         Throughput without competitors [Mpps].
     solo_vector : MetricVector
@@ -53,25 +53,26 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
     sensitivity : mapping of str to SensitivityModel
         One model per family.
     contentiousness : ContentiousnessProfile
-        What it puts on others.
+        Pressure that the NF puts on others.
     calibration : mapping of str to ConformalCalibration
         Interval widths per family.
     applicability : Applicability
-        Pressures it was profiled under.
+        Range of pressures under which the NF was profiled.
     manifest : mapping
         What was measured, where, units, ranges, errors, versions.
     traffic : mapping of str to float
         Values of the ``traffic.*`` features that stand for :attr:`workload`.
     response : ServerResponse or None
-        How it answers running neighbours, for whole servers; None where they were not measured beside it.
+        The NF's counters and throughput beside running neighbours, for whole servers; None where they were not measured
+        beside it.
     latency : LatencyModel or None
-        How long packets stay, over load and pressure; None where it was not profiled at several loads.
+        Latency of its packets, over load and pressure; None where it was not profiled at several loads.
     accelerator : AcceleratorUse or None
-        What it asks of an accelerator; None where it uses none, or was not profiled beside a competitor for it.
+        Requests to an accelerator; None where the NF uses none, or was not profiled beside a competitor for it.
     allocation : AllocationModel or None
-        What it does with a part of the cache and of the memory's bandwidth; None where it was not profiled over these.
+        Its throughput with a part of the cache and of the memory bandwidth; None where it was not profiled over these.
     measured : tuple of MeasuredMix
-        Mixes that were measured themselves; placement counts on them instead of predictions.
+        Mixes that were measured; for these, placement uses the measurements instead of predictions.
     chosen : str
         Family that answers where none is named (`slomo.training.choice`); empty where nothing was chosen.
     """

@@ -25,9 +25,9 @@ class MeasurementNoise(Stored):
     [7.69, 8.31]
     """
 
-    #: Standard deviation of a row's throughput (the mean of its replicates), relative.
+    #: Standard deviation of a row's throughput (the mean of its replicates), as a share of the throughput.
     row: float
-    #: The same of one run.
+    #: Standard deviation of one run's throughput, as a share of the throughput.
     next_measurement: float
     #: Number of rows that models were fitted to.
     rows: int

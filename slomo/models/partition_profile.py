@@ -39,11 +39,11 @@ _HINT = "measure again: slomo profile NF... --plan partitions --out FILE (ways s
 class PartitionProfile:
     """Profiles of the workloads of one machine over cache ways, memory latency and throttles."""
 
-    #: Name.
+    #: Name of the machine.
     machine: Name
-    #: Workload key -> response.
+    #: Workload key -> time per packet over ways, latency and throttle.
     responses: Annotated[Mapping[str, PartitionResponse], Meta(min_length=1)]
-    #: Of a socket; empty for profiles over cache ways alone.
+    #: Memory latency of a socket over its traffic; empty for profiles over cache ways alone.
     memory: MemoryTraffic = _NO_MEMORY
     #: Fingerprint of the machine (`Machine.fingerprint`); empty if unknown.
     fingerprint: str = ""

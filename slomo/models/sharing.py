@@ -1,4 +1,4 @@
-"""Resources other than cache and memory that network functions share: the machine's ports, and accelerators."""
+"""On which servers network functions share resources other than cache and memory: ports and accelerators."""
 
 import math
 from collections.abc import Sequence

@@ -31,7 +31,8 @@ from slomo.vocabulary.workload import canonical_json
 #: Largest size of a model file.
 MAX_BYTES = 64 * 2**20
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
-#: Folders that the next save removes: replaced by the last save, or left incomplete by a killed one.
+#: File that lists the folders that the next save removes: replaced by the last save, or left incomplete by a killed
+#: one.
 LEAVING = "superseded.json"
 #: Patterns of plain names, and of model folders: readable name, identity, version.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
@@ -111,7 +112,7 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
 
 
 def entries_in(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the entry of every model, from the index or, if that is damaged, from the folders.
+    """Return the folder of every model, from the index or, if that is damaged, from the folders themselves.
 
     Raises ConfigurationError for a library of an unsupported version.
     """
@@ -119,7 +120,7 @@ def entries_in(directory: Path) -> dict[tuple[str, str], Entry]:
 
 
 def _entries(directory: Path) -> tuple[dict[tuple[str, str], Entry], bool]:
-    """Return the entry of every model, and whether the index lists all of them."""
+    """Return the folder of every model, and whether the index lists all models."""
     try:
         data = _index(directory)
     except ConfigurationError:
@@ -130,7 +131,7 @@ def _entries(directory: Path) -> tuple[dict[tuple[str, str], Entry], bool]:
 
 
 def _found(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the models of a library with a damaged index: the newest complete folder of each."""
+    """Return the newest complete folder of each model in a library with a damaged index."""
     entries = {}
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
         try:
@@ -146,7 +147,7 @@ def _found(directory: Path) -> dict[tuple[str, str], Entry]:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    """Return a model's row of the index, with its digest."""
+    """Return a model's row of the index, with the digest of its content."""
     row = {"machine": entry.machine, "workload": entry.workload, "folder": entry.folder.name}
     row |= {"machine_fingerprint": entry.machine_fingerprint} if entry.machine_fingerprint else {}
     return _with_digest(row)

@@ -1,1 +1,1 @@
-"""Trained functions as plain arrays: trees, smooth ones, monotone ones."""
+"""Trained functions as plain arrays: decision trees, and linear, smooth and monotone functions."""

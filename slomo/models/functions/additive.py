@@ -15,7 +15,7 @@ from slomo.models.base import CompositionKind, Floats
 
 @dataclass(frozen=True, eq=False)
 class AdditiveSensitivity(Stored, kind="additive"):
-    """Throughput ``solo / (1 + base + slopes . vector)``; solo throughput without competitors.
+    """Throughput ``solo / (1 + base + slopes . vector)``; without competitors it is solo throughput.
 
     Examples
     --------
@@ -30,9 +30,10 @@ class AdditiveSensitivity(Stored, kind="additive"):
     composition: CompositionKind
     #: Throughput without competitors [Mpps].
     solo_mpps: float
-    #: Additional time beside any competitor, relative to the solo time; at least 0.
+    #: Additional time per packet beside any competitor, as a share of the solo time; at least 0.
     base: float
-    #: Additional time per unit of each feature; at least 0, shape (features,).
+    #: Additional time per packet for one unit of each feature, as a share of the solo time; at least 0, shape
+    #: (features,).
     slopes: Floats
 
     def __post_init__(self) -> None:

@@ -16,9 +16,9 @@ from slomo.files.stored import Stored
 from slomo.models.base import HINT, TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
-#: Number of rows per pass: their units stay in the L2 cache.
+#: Number of rows per pass: the values of the network's units for these rows fit in the L2 cache.
 _CHUNK = 2048
-#: Number of rows of one model from which adding feature by feature pays.
+#: Number of rows of one model from which adding feature by feature is faster.
 MANY = 128
 _PER_FEATURE = ("typical", "low", "high", "start", "width")
 
@@ -56,7 +56,7 @@ class MonotoneSensitivity(Stored, kind="monotone"):
     #: Position and height of each unit; heights are at least 0, shape (units,).
     offset: Floats
     height: Floats
-    #: Share of solo throughput without any unit's contribution.
+    #: Share of solo throughput if no unit subtracts anything.
     top: float
 
     def __post_init__(self) -> None:
@@ -77,12 +77,12 @@ class MonotoneSensitivity(Stored, kind="monotone"):
 
     @cached_property
     def _limits(self) -> Floats:
-        """Smallest, largest and typical value of each input, as rows."""
+        """Smallest, largest and typical value of each input of the model, one row for each of the three."""
         return np.array([np.maximum(self.low, 0.0), self.high, self.typical])
 
     @cached_property
     def _units(self) -> tuple[Floats, Floats, Floats]:
-        """Slopes by input, offsets and heights of the network's units, over logarithms of the inputs.
+        """Slopes, offsets and heights of the network's units, as functions of the logarithms of the inputs.
 
         Halved, as sigmoid(x) is (1 + tanh(x / 2)) / 2. At least two units: numpy adds the features of a single one in
         another order.
@@ -94,7 +94,7 @@ class MonotoneSensitivity(Stored, kind="monotone"):
 
     @cached_property
     def row(self) -> Floats:
-        """All numbers of the model in one row, for compiled code."""
+        """All weights and limits of the model in one row, for compiled code."""
         parts = [self._limits, *self._units]
         return np.concatenate([*[part.ravel() for part in parts], [self.solo_mpps, self.top]])
 
@@ -109,7 +109,7 @@ def rows_of(models: Sequence[SensitivityModel]) -> tuple[Floats, int] | None:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Several networks of one shape, evaluated in one pass, which is faster for few rows."""
+    """Several networks of one shape, evaluated in one pass; for few rows this is faster than one by one."""
 
     limits: Floats
     slope: Floats
@@ -120,7 +120,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, models: Sequence[MonotoneSensitivity]) -> "SideBySide | None":
-        """Combine models; None if their inputs or numbers of units differ."""
+        """Combine `models` for one pass; None if their inputs or numbers of units differ."""
         if len({(model.feature_names, model._units[0].shape) for model in models}) != 1:
             return None
         slope, offset, height = (np.array(each) for each in zip(*[model._units for model in models], strict=True))
@@ -129,12 +129,12 @@ class SideBySide:
         return cls(limits, slope, offset, height, solo, top)
 
     def rows(self, who: NDArray[np.int64]) -> "SideBySide":
-        """Return an object whose i-th model is the model number `who[i]` of this one."""
+        """Return a :class:`SideBySide` whose i-th model is model number `who[i]` of this one."""
         units = self.slope.take(who, 0), self.offset.take(who, 0), self.height.take(who, 0)
         return SideBySide(self.limits.take(who, 1), *units, self.solo_mpps[who], self.top[who])
 
     def predict_mpps(self, vectors: Floats) -> Floats:
-        """Return throughputs [Mpps]: that of the i-th model for the row `vectors[i]`."""
+        """Return throughputs [Mpps]; the i-th is that of the i-th model for the row `vectors[i]`."""
         taken = _taken(vectors, self.limits, self.slope, self.offset, self.height)
         return _left(self.solo_mpps, self.top, taken)
 

@@ -26,7 +26,7 @@ class PlaneSensitivity(Stored, kind="plane"):
     composition: CompositionKind
     #: Throughput with every column at 0 [Mpps].
     start_mpps: float
-    #: Effect of one unit of each column [Mpps], shape (features,).
+    #: Change of throughput per unit of each column [Mpps], shape (features,).
     slopes: Floats
 
     def __post_init__(self) -> None:

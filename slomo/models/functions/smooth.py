@@ -11,7 +11,7 @@ from slomo.files.stored import Stored
 from slomo.models.base import CompositionKind, Floats
 from slomo.models.functions.scaling import apart, logarithms, require_per_feature
 
-#: Number of rows per pass: their kernels stay in the L2 cache.
+#: Number of rows per pass: the kernels of these rows fit in the L2 cache.
 _CHUNK = 256
 
 
@@ -37,7 +37,7 @@ class SmoothSensitivity(Stored, kind="smooth"):
     points: Floats
     #: Weight of each row's kernel, shape (rows,).
     weights: Floats
-    #: Response far from all rows, a share of solo.
+    #: Throughput far from all training rows, as a share of solo throughput.
     mean: float
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class SmoothSensitivity(Stored, kind="smooth"):
 
 
 def matern(one: Floats, other: Floats) -> Floats:
-    """Return the Matern 3/2 kernel between rows, already divided by the length scale; NaN if a row lacks a value.
+    """Return the Matern 3/2 kernel between rows that were divided by the length scale; NaN if a row lacks a value.
 
     Examples
     --------

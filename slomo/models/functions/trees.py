@@ -37,13 +37,13 @@ class TreeNode:
     #: Child indices; -1 marks a leaf.
     left: Sequence[int]
     right: Sequence[int]
-    #: Column a split reads.
+    #: Column of the row that a split reads.
     feature: Sequence[int]
-    #: A row goes right if its float32 feature is greater.
+    #: Threshold of a split: a row goes right if its float32 feature is greater.
     threshold: Sequence[float]
-    #: What a leaf adds.
+    #: Number that a leaf adds to the sum of the trees.
     value: Sequence[float]
-    #: Where NaN goes.
+    #: Child to which a row goes if its feature is NaN.
     missing_left: Sequence[bool]
 
 
@@ -66,14 +66,14 @@ class TreeEnsemble:
     #: Leaf values; their type is the type of the sum, float32 for xgboost and float64 for scikit-learn, shape (trees,
     #: 2**depth).
     leaf: NDArray[np.floating]
-    #: What the sum starts from.
+    #: Start value of the sum.
     start: float
-    #: Columns a row has.
+    #: Number of columns in a row.
     n_features: int
 
     @property
     def depth(self) -> int:
-        """Number of splits from root to leaf."""
+        """Number of splits on the way from a tree's root to a leaf."""
         return int(self.leaf.shape[1]).bit_length() - 1
 
     def predict(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:

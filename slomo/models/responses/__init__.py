@@ -1,1 +1,1 @@
-"""Trained parts of an NF's model: how it responds to competitors, running neighbours, load and accelerators."""
+"""Trained parts of an NF's model: its response to competitors, running neighbours, load and accelerators."""

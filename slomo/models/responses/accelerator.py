@@ -23,7 +23,7 @@ _ROUNDS = 60
 #: Convergence criterion: change of waiting time, as a share of a packet's time.
 _STEADY = 1e-5
 _TINY = 1e-12
-#: Relative spread of the time between two requests of an NF.
+#: Standard deviation of the time between two requests of an NF, as a share of that time.
 _SPREAD = np.linspace(0.95, 1.05, 21)
 
 
@@ -61,7 +61,7 @@ class AcceleratorUse(Stored):
 
     @property
     def demand_ns(self) -> float:
-        """Time that one packet needs at the accelerator [ns]."""
+        """Mean time that one packet's requests need at the accelerator [ns]."""
         return self.service_ns * self.requests
 
 
@@ -121,7 +121,7 @@ def shared_mpps(
     requests = np.array([use.requests for use in uses])
     waits = np.array([use.pattern == "run-to-completion" for use in uses])
     loads = [np.inf if each is None else each for each in offered_mpps or [None] * len(uses)]
-    if waits.sum() > 1:  # they fall into step
+    if waits.sum() > 1:  # NFs that wait synchronise
         return in_step_mpps(core, service, requests, waits.tolist(), 1e3 / np.array(loads, dtype=np.float64))
     most = np.array(loads, dtype=np.float64) * 1e-3 * requests
     waiting = np.zeros(len(uses))

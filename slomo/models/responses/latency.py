@@ -23,7 +23,7 @@ from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.metrics import METRICS, Kind
 
 PERCENTILES = ("p50", "p95", "p99")
-#: Tolerance of loads, which are shares of a noisy throughput.
+#: Tolerance when loads are compared, since they are shares of a noisy throughput.
 LOAD_SLACK = 0.01
 _ROUNDS = 30
 _FULL = 0.999
@@ -42,7 +42,7 @@ class LatencyCurve(Stored):
     scale: Floats
 
     def half_width(self, load: Floats, coverage: float) -> Floats:
-        """Return half the width of the interval of the logarithm of latency.
+        """Return half the width of the interval of latency's natural logarithm, at each load.
 
         Raises InvalidValueError for a coverage outside 0 to 1.
         """
@@ -76,9 +76,9 @@ class LatencyModel(Stored):
     solo_mpps: float
     #: Ends of the pieces in -ln(1 - load), ascending, shape (pieces + 1,).
     knots: Floats
-    #: By percentile.
+    #: Percentile -> latency over load and pressure.
     curves: Mapping[str, LatencyCurve]
-    #: Lowest and highest utilisation of the NF in the runs.
+    #: Lowest and highest utilisation of the NF in the profiling runs.
     loads: tuple[float, float]
     #: Least packets per busy time in the runs [Mpps].
     slowest_mpps: float
@@ -94,7 +94,7 @@ class LatencyModel(Stored):
         return dict(zip(times, rising, strict=True))
 
     def check(self, load: float, possible_mpps: float) -> tuple[Verdict, tuple[str, ...]]:
-        """Return the verdict on a load and a pressure, with reasons."""
+        """Return whether measurements support latency at this load and pressure, with reasons."""
         low, high = self.loads
         if load >= 1.0:
             return Verdict.UNSUPPORTED, ("more is offered than it can serve: the queue fills and packets are lost",)
@@ -146,7 +146,7 @@ def busyness(load: Floats) -> Floats:
 
 
 def error_scale(scale: Floats, load: Floats) -> Floats:
-    """Return how large errors of the logarithm of latency are; they grow with load."""
+    """Return the scale of the errors of latency's logarithm, which grows with load."""
     result: Floats = scale[0] + scale[1] * busyness(load)
     return result
 

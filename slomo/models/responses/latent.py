@@ -21,7 +21,7 @@ from slomo.models.base import CompositionKind, Floats, SensitivityModel
 PAIRS, REPEATS = "pairs", "repeats"
 #: Feature that identifies competitions: the sum of their members' numbers, exact below 2**53.
 IDENTITY = "pairs.identity"
-#: Members' numbers are below it.
+#: Limit of functions' numbers: each is smaller.
 MOST_IDENTITY = 2**45
 
 
@@ -48,13 +48,14 @@ class LatentSensitivity(Stored, kind="latent"):
     solo_mpps: float
     #: Sensitivity to each unobserved kind of pressure, shape (rank,).
     weights: Floats
-    #: Its pressure on others; empty if it was never measured beside a function with known throughput, shape (rank,).
+    #: The function's pressure on others; empty if it was never measured beside a function with known throughput, shape
+    #: (rank,).
     pressure: Floats
-    #: Its number.
+    #: Number of the function, by which competitions are identified.
     identity: int
     #: Identifiers of its measured competitions, in ascending order, shape (n,).
     known: Floats
-    #: Measured less fitted logarithm of the loss in them, shape (n,).
+    #: Measured minus fitted logarithm of the loss in each of these, shape (n,).
     residuals: Floats
     #: Largest number of competitors in its measurements.
     most: int

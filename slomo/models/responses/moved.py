@@ -1,4 +1,4 @@
-"""Data that bypasses the shared cache, which the equilibrium does not consider, and the most in a profile.
+"""Data that bypasses the shared cache and that the equilibrium does not model; and the largest amount in a profile.
 
 It consists of lines that devices read and write (DDIO; ResQ, NSDI'18, section 4.2), and of writes to memory by cores,
 and by devices whose buffers no longer fit into the cache.
@@ -54,12 +54,12 @@ class MostMoved:
     ('neighbours have 9 GB/s written to memory; the profile covers up to 4.5',)
     """
 
-    #: One per :data:`MOVED`; infinite if it was not measured, and then not judged.
+    #: Largest amount of each kind in :data:`MOVED`; infinite if it was not measured: it is then not judged.
     amounts: tuple[float, ...] = (np.inf,) * len(MOVED)
 
     @cached_property
     def limits(self) -> tuple[float, ...]:
-        """Largest measured amounts, plus the noise of a counter."""
+        """Largest measured amount of each kind, plus the noise of a counter."""
         return tuple([(1.0 + SLACK) * amount for amount in self.amounts])
 
     def exceeded(self, moved: Sequence[float]) -> tuple[str, ...]:

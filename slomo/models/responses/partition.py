@@ -39,15 +39,15 @@ _NO_TRAFFIC = 1e-3
 class PartitionRow:
     """One run of an NF with given ways, latency and throttle."""
 
-    #: Cache ways it held.
+    #: Number of cache ways that the NF held.
     ways: float
     #: Memory bandwidth throttle [%]; 100 is none.
     bandwidth_percent: float
     #: Mean memory latency on the socket [ns].
     latency_ns: float
-    #: What it did.
+    #: Throughput of the NF.
     throughput_mpps: float
-    #: Its own memory traffic per packet [bytes].
+    #: Memory traffic that the NF causes per packet [bytes].
     bytes_per_packet: float
 
 
@@ -57,7 +57,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
     #: Workload key.
     workload: str
-    #: Throughput alone with everything.
+    #: Throughput alone with all ways, without throttle.
     solo_mpps: PositiveRate
     #: Cache ways profiled, ascending.
     ways: tuple[float, ...]
@@ -65,7 +65,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     busy_us: tuple[float, ...]
     #: Number of memory latencies that a packet waits for, by ways.
     waits: tuple[float, ...]
-    #: Memory traffic by ways [bytes]; empty if it was not measured.
+    #: Memory traffic per packet, by ways [bytes]; empty if it was not measured.
     bytes_per_packet: tuple[float, ...] = ()
     #: Time per packet added by the strongest profiled throttle at idle memory [us], by ways.
     throttled_us: tuple[float, ...] = ()
@@ -225,7 +225,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         return np.interp(10.0 ** np.linspace(AGE_LOW, AGE_HIGH, points), age, filled)
 
     def factor(self, bandwidth_percent: float) -> float:
-        """Return how much of the strongest throttle's additional time a throttle adds."""
+        """Return the share of the strongest throttle's additional time that this throttle adds."""
         inverse = [1.0 / percent for percent, _ in reversed(self.throttle)]
         return _between(1.0 / bandwidth_percent, inverse, [share for _, share in reversed(self.throttle)])
 
@@ -260,9 +260,9 @@ class MemoryTraffic(Stored):
     20.0
     """
 
-    #: Latencies, ascending.
+    #: Memory latencies [ns], ascending.
     latency_ns: tuple[float, ...]
-    #: Traffic at these latencies, non-decreasing.
+    #: Traffic of the socket at these latencies, non-decreasing.
     traffic_gb_s: tuple[float, ...]
     #: Largest traffic of the socket's channel; infinite if unknown.
     most_gb_s: float = math.inf
@@ -282,13 +282,13 @@ class MemoryTraffic(Stored):
 
 @dataclass(frozen=True)
 class AllocationModel(Stored):
-    """All that is known about one NF with divided resources: its function, memory latency, errors."""
+    """What was measured about one NF on partitions of cache and bandwidth: its response, memory latency, errors."""
 
     #: Response over ways, memory latency, throttle and memory node.
     response: PartitionResponse
     #: Latency over traffic of a socket of the machine.
     memory: MemoryTraffic
-    #: Ways of the machine's cache.
+    #: Number of ways of the machine's cache.
     llc_ways: int
     #: Latency added by memory of another node [ns].
     remote_ns: float
@@ -311,7 +311,7 @@ class AllocationModel(Stored):
         return conformal_rank(count, coverage) <= count
 
     def beyond(self, ways: int, bandwidth_percent: float, *, away: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return which settings were never profiled, and which are outside the profiled range.
+        """Return, as texts, which settings were never profiled, and which are outside the profiled range.
 
         Examples
         --------
@@ -334,7 +334,7 @@ class AllocationModel(Stored):
         return tuple(never), tuple(outside)
 
     def excess(self, coverage: float, *, shares_ways: bool = False) -> float:
-        """Return by how much predictions are too high, at most, with this probability."""
+        """Return by which share of the measurement predictions are too high, at most, with probability `coverage`."""
         return max(0.0, _ranked(self._errors(shares_ways), coverage))
 
     def _errors(self, shares_ways: bool) -> tuple[float, ...]:
@@ -399,7 +399,7 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
 
 
 def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
-    """Return busy time and waiting time of runs with equal ways, by least squares."""
+    """Return the part of a packet's time without memory, and the number of latencies it waits for, by least squares."""
     latency = np.array([row.latency_ns for row in rows]) * 1e-3
     time = np.array([1.0 / row.throughput_mpps for row in rows])
     if len(rows) < 2 or float(np.ptp(latency)) < 1e-3:
@@ -412,7 +412,7 @@ def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
 def _throttle(
     response: PartitionResponse, rows: Sequence[PartitionRow]
 ) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """Return the time that the strongest throttle adds, by ways, and the shares of it that others add."""
+    """Return the time per packet that the strongest throttle adds, by ways, and the shares of it that others add."""
     added: dict[float, dict[float, float]] = {}
     for row in rows:
         if row.bandwidth_percent < 100.0:

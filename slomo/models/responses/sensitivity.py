@@ -129,7 +129,7 @@ class CurveSensitivity(Stored, kind="curve"):
 
 @dataclass(frozen=True)
 class ConstantSensitivity(Stored, kind="constant"):
-    """The same throughput beside any neighbours.
+    """Constant throughput: the solo throughput, whatever the neighbours.
 
     Examples
     --------

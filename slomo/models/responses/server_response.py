@@ -28,7 +28,7 @@ NEIGHBOURS = "neighbours"
 
 #: Ends of :func:`packets_of_age`, as decimal logarithms.
 _FEWEST_PACKETS, _MOST_PACKETS = 1.5, 7.0
-#: Weights of what is unknown.
+#: Weights of a response that was not measured: none.
 NOT_LEARNED = np.zeros(0)
 
 
@@ -48,27 +48,27 @@ def packets_of_age(terms: int) -> Floats:
 class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
     """One NF's response to the pressure of running neighbours."""
 
-    #: Core-level vector as a smooth function of the pressure beside it; of rates, what a packet moves.
+    #: Counters of the NF's core as a smooth function of its neighbours' pressure; rates are divided by the packet rate.
     profile: ContentiousnessProfile
     #: Throughput [Mpps] over the same basis; smooth, for the rounds of the fixed point, shape (terms of the profile's
     #: basis,).
     speed: Floats
-    #: Range of throughput measured [Mpps].
+    #: Range of measured throughput [Mpps].
     slowest_mpps: float
     fastest_mpps: float
     #: Throughput as a function of the same pressure and, last, of :data:`NEIGHBOURS`; exact, read once the fixed point
     #: is found.
     sensitivity: SensitivityModel
-    #: Widths of its intervals.
+    #: Held-out errors of :attr:`sensitivity`, from which its intervals follow.
     calibration: ConformalCalibration
-    #: Pressures beside it that were measured.
+    #: Range of the neighbours' pressures in the measurements.
     applicability: Applicability
-    #: Least occupancy of all NFs together when their demand exceeds the cache [KiB]; 0 where not known.
+    #: Least cache occupancy of all NFs together when their demand exceeds the cache [KiB]; 0 where not known.
     full_kib: float = 0.0
     #: Scores of served against offered load (`slomo.models.responses.arrivals`); none without mixes at reduced load,
     #: shape (n,).
     arrivals: Floats = field(default_factory=lambda: np.zeros(0))
-    #: What neighbours moved past the cache at the most; without end where it was not measured.
+    #: Largest amounts of data that neighbours moved past the cache; infinite where they were not measured.
     most_moved: MostMoved = field(default_factory=MostMoved)
     #: The same of an NF that has less to do than it could serve, so that its queue is short, as a function of the
     #: pressure whose rates are taken over served / `fastest_mpps`, for packets find the caches as many packets later as

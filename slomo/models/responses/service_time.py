@@ -27,11 +27,11 @@ class ServiceTime(Stored):
     [0.4, 1.0]
     """
 
-    #: Which one.
+    #: Name of the accelerator.
     accelerator: str
-    #: Time at density 0 [us].
+    #: Time per packet at match density 0 [us].
     base_us: float
-    #: Time added per unit of density [us].
+    #: Time per packet added by one unit of match density [us].
     slope_us: float
     #: Smallest and largest measured density.
     low: float
@@ -42,7 +42,8 @@ class ServiceTime(Stored):
     def time_us(self, density: ArrayLike) -> Floats:
         """Return the time per packet at the accelerator [us].
 
-        The line is known only between :attr:`low` and :attr:`high`; a negative intercept must not become free work.
+        It is at least 1 % of the time at density :attr:`low`: a line with a negative intercept would fall to 0 or below
+        at low densities, and the accelerator's work would be free.
         """
         least = 0.01 * max(self.base_us + self.slope_us * self.low, 1e-6)
         return np.maximum(self.base_us + self.slope_us * np.asarray(density, dtype=np.float64), least)

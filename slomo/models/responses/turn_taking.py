@@ -13,7 +13,7 @@ from slomo.models.base import Floats
 
 #: Number of packets that a pipelined NF keeps at an accelerator.
 _WINDOW = 16
-#: Turns per NF before counting, and turns counted.
+#: Number of turns per NF before counting starts, and number of turns counted.
 _WARM, _COUNTED = 60, 160
 
 
@@ -94,7 +94,7 @@ def played_mpps(players: Sequence[Player]) -> list[float]:
 
 
 def in_step_mpps(core: Floats, service: Floats, requests: Floats, waits: Sequence[bool], least: Floats) -> Floats:
-    """Return what :func:`played_mpps` gives, independently of the order of the NFs.
+    """Return the throughput of every NF that takes turns [Mpps], independently of the NFs' order.
 
     Equal NFs get equal throughput, and none gets more than alone.
 
