@@ -201,7 +201,7 @@ def _by_competitor(
 
 @lru_cache(maxsize=1024)
 def _presses(count: int, changed: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:
-    """Return, for each row, the metrics that have their value under competition; all others have their solo value.
+    """Return which metrics have their value under competition in each row; the others have their solo value.
 
     One row per coalition of groups (bit i: group i has its values under competition), then one row for leaving out each
     metric. Metrics that no competitor changes are equal in both cases.

@@ -87,7 +87,7 @@ def _serve(
 
 
 def _connections() -> int:
-    """Raise the soft limit of open files as far as needed, and return the possible number of connections."""
+    """Raise the soft limit of open files, at most to the hard one; return the number of connections that it allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited, needed = resource.RLIM_INFINITY, MOST_CONNECTIONS + OTHER_FILES
     if soft != unlimited and soft < needed:

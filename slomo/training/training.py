@@ -247,7 +247,7 @@ def _covered(subject: Subject) -> Applicability:
 def _with_mixes(
     dataset: "ProfileDataset", listed: Sequence[Subject], fitted: Sequence[NFModel], facts: Mapping[str, Any]
 ) -> list[NFModel]:
-    """Train the server responses on mixes too; set interval widths by mixes if there are enough of them."""
+    """Train server responses on mixes, too; if there are enough mixes, set interval widths by their errors."""
     finished = []
     for machine in dict.fromkeys(model.machine for model in fitted):
         models = [model for model in fitted if model.machine == machine]

@@ -113,6 +113,6 @@ class SchedulerBackend(Backend):
             ) from None
 
     def knobs(self) -> Iterator[str]:
-        """Yield the names of the settings of this process's own threads."""
+        """Yield the CPU and policy setting of each thread of this process, by name."""
         for name in sorted(os.listdir("/proc/self/task")):
             yield from (f"cpus:{name}", f"policy:{name}")

@@ -1,4 +1,4 @@
-"""What chain policies know: resources that functions need, predictions for nodes, the cost of crossing nodes."""
+"""What chain policies are given: resources that functions need, predictions for nodes, the cost of crossing nodes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Keeps = Callable[[RatedChain, Sequence[int]], float]
 
 @dataclass(frozen=True)
 class Judges:
-    """What chain policies know: a table of required resources; for `slomo-numa` also predictions and crossing costs."""
+    """What chain policies are given: a table of required resources; for `slomo-numa` also predictions, crossing costs."""
 
     #: Resources that a chain needs at a rate.
     table: Table

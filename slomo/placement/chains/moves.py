@@ -24,7 +24,7 @@ Moving = Callable[[RatedChain, Sequence[int], Sequence[int]], float]
 class Mover:
     """Cached lines and memory of a network function that move with it to another node."""
 
-    #: Its tables [MiB].
+    #: Memory of the function's tables [MiB].
     memory_mib: float
     #: Time to read its cached data from memory again [s], see :func:`refill_s`.
     refill_s: float = 0.0
@@ -34,7 +34,7 @@ class Mover:
 
 @dataclass(frozen=True)
 class MoveCost:
-    """What moves of functions between nodes cost on one machine.
+    """The time that moving a function between nodes costs on one machine.
 
     Raises InvalidValueError for a negative time, or a rate that is not above 0.
 
@@ -45,7 +45,7 @@ class MoveCost:
     (0.1049, 0.0155)
     """
 
-    #: Time for which its rings are unserved [s]; default: the longer of the two measured.
+    #: Time for which the moved function's rings are unserved [s]; default: the longer of the two measured.
     handover_s: float = 0.0034
     #: Rate at which the kernel copies pages to the new node [GB/s]; the default, about 8 us for 4 KiB, is an
     #: assumption.

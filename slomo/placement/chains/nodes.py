@@ -15,9 +15,9 @@ from slomo.placement.problem.chain import RatedChain
 class Need:
     """Resources that a chain needs at a traffic rate: a row of NUMASFP's lookup table."""
 
-    #: One per stage.
+    #: Number of cores: one per stage.
     cores: int
-    #: Cache ways.
+    #: Number of cache ways.
     ways: int
     #: Share of a node's memory bandwidth [%].
     memory_percent: float

@@ -47,7 +47,7 @@ def place_chains(
 class ChainPlan:
     """Nodes of all chains in every interval."""
 
-    #: Who placed.
+    #: Name of the policy that placed the chains.
     policy: str
     #: The chains on each server in use.
     servers: Mapping[str, tuple[RatedChain, ...]]

@@ -68,7 +68,7 @@ def _starts(chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], 
 
 @dataclass(frozen=True)
 class _Worth:
-    """Computes how good assignments are: predicted throughput minus the cost of moves [Mpps], then fewer moves."""
+    """Computes the value of assignments: predicted throughput minus the cost of moves [Mpps], then fewer moves."""
 
     chains: Sequence[RatedChain]
     interval: int

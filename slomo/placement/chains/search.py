@@ -7,7 +7,7 @@ from slomo.placement.chains.nodes import Node
 
 #: The node of each stage of each chain.
 Choice = tuple[tuple[int, ...], ...]
-#: Choices -> what each is worth; more is better.
+#: Choices -> value of each; higher is better.
 Worth = Callable[[Sequence[Choice]], Sequence[float]]
 #: Largest number of assignments of whole chains that are all evaluated.
 MOST_WAYS = 1024

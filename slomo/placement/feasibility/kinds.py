@@ -30,7 +30,7 @@ class Kinds:
         self.solo_mpps = np.array([model.solo_mpps for model in models])
         self._index = {model.workload.key: number for number, model in enumerate(models)}
         self._codes = dict(self._index)
-        #: Tenant and model of each number.
+        #: Tenant and model for which each number stands.
         self.tenants = [TenantModel(model.workload, model) for model in models]
         self._model = list(range(len(models)))
         self._strange = -2

@@ -29,15 +29,16 @@ class RateTable:
 
     #: Workload key, in ascending order -> least useful rate [Mpps].
     floors: dict[str, float]
-    #: Tenants of a mix, at most.
+    #: Largest number of tenants in a mix.
     cores: int
     #: Number of tenants up to which all useful mixes are present; below `cores` if growing was cut off.
     reach: int
-    #: Number of mixes after which growing is cut off.
+    #: Number of mixes in the table after which no larger ones are added.
     most: int
     #: Number of instances of each workload, shape (mixes, workloads).
     counts: NDArray[np.int8]
-    #: Predicted throughput and interval of each [Mpps]; NaN for absent workloads, shape (mixes, workloads).
+    #: Predicted throughput and interval of each workload in each mix [Mpps]; NaN for absent workloads, shape (mixes,
+    #: workloads).
     mpps: Floats
     low: Floats
     high: Floats

@@ -1,8 +1,8 @@
 """Find the functions of a library that stand, as the worst case, for network functions without a profile.
 
-It is as contentious as the most contentious profile and as sensitive as the most sensitive one (SLOMO, SIGCOMM'20,
-distinguishes the two: they are seldom the same function). Both are found by trying every pair: a socket full of one
-function around the other.
+The worst case is as contentious as the most contentious profile and as sensitive as the most sensitive one (SLOMO,
+SIGCOMM'20, distinguishes the two: they are seldom the same function). Both are found by trying every pair: a socket
+full of one function around the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence

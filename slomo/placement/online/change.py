@@ -11,7 +11,7 @@ from slomo.placement.problem.decision import Decision
 class AtRisk:
     """A promise that the models now predict to break, at the required confidence."""
 
-    #: Whose, which network function, where.
+    #: Request whose promise it is, its network function, and the server.
     request: str
     workload: str
     server: str

@@ -48,9 +48,9 @@ class Deciding(Protocol):
 class BrokenConstraint:
     """A constraint that a placement violates."""
 
-    #: Whose.
+    #: Id of the request with the constraint.
     request: str
-    #: Its field, for instance ``"spread"``.
+    #: Field of the request that states the constraint, for instance ``"spread"``.
     constraint: str
     #: What is wrong, in words.
     problem: str
@@ -59,7 +59,7 @@ class BrokenConstraint:
     lasts: bool = False
 
     def refusal(self, request: Request, policy: str) -> Refusal:
-        """Return the violated constraint as the reason for rejecting a policy's decision."""
+        """Return a refusal of a policy's decision, with the violated constraint as its reason."""
         machine = "any machine"
         why = f"policy '{policy}' put it where {self.problem}"
         return Refusal(self.request, request.label, machine, self.constraint, constraint=self.constraint, here=why)

@@ -24,7 +24,7 @@ RESERVED = "cores not reserved"
 
 
 class Placed(Protocol):
-    """What constraints read of the cluster's state."""
+    """The part of the cluster's state that constraints read."""
 
     servers: list[Server]
     requests: dict[str, Request]
@@ -47,7 +47,7 @@ Test = Callable[[int, int], bool]
 class PlaceRule:
     """One constraint of a request, for the requests placed now."""
 
-    #: Its field, for instance ``"selector"``.
+    #: Field of the request that states the constraint, for instance ``"selector"``.
     what: str
     #: The constraint in words, with its label.
     words: str
@@ -55,7 +55,7 @@ class PlaceRule:
     holds: Test
     #: Reason why a server is rejected.
     here: Callable[[int], str]
-    #: What would have to give.
+    #: What would have to change for the server to be accepted.
     give: str
 
 

@@ -27,7 +27,7 @@ Chooser = Callable[[Request, Mapping[Host, int], Allowed, Callable[[Socket], flo
 class Move:
     """A move of one piece (unit of placement: instances together on a socket)."""
 
-    #: The request.
+    #: Id of the request whose piece moves.
     request: str
     #: Servers.
     source: str

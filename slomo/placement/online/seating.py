@@ -23,7 +23,7 @@ def seat_mixes(
     If requests run out before the plan does, the partly filled mix must be feasible too. Mixes with exclusive ways are
     checked again as well: their plans consider cores and ways, not ports.
 
-    `queues` has the requests of each class, by the piece that the class goes by.
+    `queues` maps the piece that stands for a class to the requests of the class.
     """
     empty = iter(state.empty_sockets(host))
     pending = {piece: iter(queue) for piece, queue in queues.items()}

@@ -13,11 +13,11 @@ class Socket:
 
     #: Number of the server.
     server: int
-    #: Number within the server.
+    #: Number of the socket within its server.
     socket: int
     #: Kind of socket.
     host: Host
-    #: Its mix.
+    #: Signature of the mix on the socket.
     signature: Signature = ()
     #: Core -> request, piece, stage.
     cores: dict[int, tuple[str, int, int]] = field(default_factory=dict)

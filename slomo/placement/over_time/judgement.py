@@ -9,16 +9,16 @@ from slomo.files.stored import Stored
 class Violation:
     """An SLO that was broken in a run."""
 
-    #: Whose.
+    #: Id of the request with the SLO.
     request: str
-    #: Its network functions.
+    #: Network functions of the request.
     label: str
     #: ``"throughput"`` or ``"latency"``.
     what: str
     #: [Mpps] or [us].
     promised: float
     measured: float
-    #: Where (its first one).
+    #: Server of the request's first instance.
     server: str
 
 
@@ -26,12 +26,12 @@ class Violation:
 class Judgement(Stored, derived=("violated_share",)):
     """How many SLOs broke, and other counts, when everything that was placed was run."""
 
-    #: Who placed.
+    #: Name of the policy that placed the requests.
     policy: str
-    #: Asked for, and placed.
+    #: Number of requests that were asked for, and number that were placed.
     requests: int
     placed: int
-    #: Servers on which something runs.
+    #: Number of servers on which something runs.
     servers_used: int
     #: Broken SLOs.
     violations: tuple[Violation, ...]
@@ -39,11 +39,11 @@ class Judgement(Stored, derived=("violated_share",)):
     anat: float
     #: Share of the cores of used servers in use, 0 to 1.
     utilisation: float
-    #: Pieces moved.
+    #: Number of pieces (units of placement) that were moved.
     migrations: int = 0
     #: Median and 99th percentile of the time of a decision [ms]; zeros if not measured.
     decision_ms: tuple[float, float] = (0.0, 0.0)
-    #: Different mixes that were run.
+    #: Number of different mixes that were run.
     mixes_run: int = 0
     #: On-demand requests below what they ask for; without a promise these are no violations.
     on_demand_unmet: tuple[str, ...] = ()

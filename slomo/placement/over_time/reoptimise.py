@@ -60,7 +60,7 @@ class Reoptimisation(Stored, derived=("gap",)):
 
     @property
     def gap(self) -> float:
-        """How many more servers are in use than the plan needs, relative to the plan; 0 if no plan is better."""
+        """Servers in use beyond those that the plan needs, as a share of the plan's; 0 if no plan is better."""
         if not self.servers_planned:
             return 0.0
         return max(self.servers_before / self.servers_planned - 1.0, 0.0)

@@ -26,7 +26,7 @@ from slomo.placement.workloads import Event
 class Sample:
     """State of the cluster after an event."""
 
-    #: When [s].
+    #: Simulated time of the sample [s].
     time_s: float
     #: Requests placed; requests refused so far; servers in use; pieces moved so far.
     placed: int
@@ -45,7 +45,7 @@ class Timeline(Stored, derived=("mean_servers", "migrations", "anat", "refused")
     #: Admission policy, and re-optimisation policy (empty: none).
     policy: str
     planner: str
-    #: In order of time.
+    #: Samples in order of time.
     samples: tuple[Sample, ...]
     #: Times of re-optimisation [s], and results.
     reoptimisations: tuple[tuple[float, Reoptimisation], ...]

@@ -22,7 +22,7 @@ class WorthMeasuring(Stored):
 
     #: Machine type.
     machine: str
-    #: As `slomo profile --mix` reads it.
+    #: The mix, in the form that `slomo profile --mix` reads.
     mix: str
     #: Servers of the bolder plan that hold it.
     servers: int
@@ -38,11 +38,11 @@ class Measurements(Stored):
     measure 1 mix: saves up to 3 of 12 servers
     """
 
-    #: Servers at the confidence asked for.
+    #: Number of servers at the confidence that was asked for.
     servers: int
-    #: Servers if every mix served the upper end of its prediction.
+    #: Number of servers if every mix served the upper end of its predicted interval.
     bold: int
-    #: Most servers first.
+    #: Mixes to measure; the one used on most servers is first.
     mixes: tuple[WorthMeasuring, ...]
 
     @property

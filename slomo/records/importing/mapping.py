@@ -139,7 +139,7 @@ def target_mpps(value: float, column: ColumnEntry, solo_mpps: float) -> float:
 
 
 def _check_target(name: str, column: ColumnEntry) -> None:
-    """Raise an error if the target's column has an impossible unit, or none although its name ends with one."""
+    """Raise an error if the unit of the target column is impossible, or missing although the name ends with one."""
     unit, kind = column.unit, column.target
     ending = re.split(r"[^a-zA-Z]", name.rstrip(")] "))[-1]
     if kind == "throughput" and unit is None and ending in UNITS and ending != "Mpps":

@@ -44,7 +44,7 @@ class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
     name: str = "extra-trees"
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
-        """Train a model of one NF on rows, which weigh the same unless weights are given."""
+        """Train a model of one NF on measured rows; all weigh the same unless weights are given."""
         forest = ExtraTreesRegressor(_TREES, max_depth=MAX_DEPTH, random_state=rows.seed, n_jobs=1)
         forest.fit(rows.vectors, rows.mpps, rows.weights)
         count = len(forest.estimators_)
@@ -60,7 +60,7 @@ class BoostedTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
     name: str = "boosted-trees"
 
     def fit_weighted(self, rows: WeightedRows) -> TreeSensitivity:
-        """Train a model of one NF on rows, which weigh the same unless weights are given."""
+        """Train a model of one NF on measured rows; all weigh the same unless weights are given."""
         return boosted(self.name, rows, XGBOOST_DEFAULTS)
 
 
@@ -71,7 +71,7 @@ class LinearFamily(_EveryColumn, WeightedFamily[PlaneSensitivity]):
     name: str = "linear"
 
     def fit_weighted(self, rows: WeightedRows) -> PlaneSensitivity:
-        """Train a model of one NF on rows, which weigh the same unless weights are given."""
+        """Train a model of one NF on measured rows; all weigh the same unless weights are given."""
         count = np.ones(len(rows.mpps)) if rows.weights is None else rows.weights
         centre, middle = np.average(rows.vectors, axis=0, weights=count), float(np.average(rows.mpps, weights=count))
         spread = np.maximum(rows.vectors.std(axis=0), 1e-12 * np.maximum(np.abs(rows.vectors).max(axis=0), 1e-12))
