@@ -19,7 +19,7 @@ Keeps = Callable[[RatedChain, Sequence[int]], float]
 
 @dataclass(frozen=True)
 class Judges:
-    """What chain policies are given: a table of required resources; for `slomo-numa` also predictions, crossing costs."""
+    """Tables and functions that chain policies are given; only `slomo-numa` needs predictions and crossing costs."""
 
     #: Resources that a chain needs at a rate.
     table: Table
