@@ -135,7 +135,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         same = [key for _, key in self._by_nf.get((machine, nf), ())]
         if len(same) == 1 and (not isinstance(workload, Workload) or self[machine, same[0]].traffic):
             return self[machine, same[0]]
-        if Workload(nf).key in same and not isinstance(workload, Workload):
+        if same and not isinstance(workload, Workload) and Workload(nf).key in same:
             return self[machine, Workload(nf).key]
         raise self._not_found(name, nf, machine, same, exact=isinstance(workload, Workload))
 
