@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from slomo.testbed.host.chains.looks import HostChainResult
 
 
-def before_after_figure(bars: Mapping[str, float], quiet_mpps: float | None = None) -> "Figure":
+def before_after_figure(bars: Mapping[str, float], quiet_mpps: float | None = None, line: str = "no noise") -> "Figure":
     """Draw one bar per situation with its value, and a line at the throughput without noise.
 
     Examples
@@ -28,7 +28,7 @@ def before_after_figure(bars: Mapping[str, float], quiet_mpps: float | None = No
     drawn = axes.bar(list(bars), list(bars.values()), color=COLOURS[0], width=0.65)
     axes.bar_label(drawn, fmt="%.2f", padding=2, fontsize=9)
     if quiet_mpps is not None:
-        axes.axhline(quiet_mpps, color=COLOURS[1], linestyle="--", linewidth=1.2, label=f"no noise: {quiet_mpps:.2f}")
+        axes.axhline(quiet_mpps, color=COLOURS[1], linestyle="--", linewidth=1.2, label=f"{line}: {quiet_mpps:.2f}")
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.16))
     axes.set_ylabel("throughput [Mpps]")
     axes.set_ylim(0, 1.12 * max([*bars.values(), quiet_mpps or 0.0], default=1.0))
