@@ -345,16 +345,16 @@ def test_promises_that_need_more_ways_than_there_are_cannot_be_kept(mpps: float,
 
 
 def test_decisions_for_twenty_tenants_are_quick() -> None:
-    """The best of three, as others use this machine too; the target of 10 ms is measured by benchmarks/control.py."""
+    """In this thread's processor time, whatever else runs; benchmarks/control.py measures the target of 10 ms."""
     draw = random.Random(3)
     tenants = {f"t{n}": draw.choice([LPM, HOG]) for n in range(20)}
     guard = GuardController("s", Situation(tenants, MEMORY, WAYS))
     seen = MachineReading(0.0, {name: TenantReading(r.solo_mpps, 0.2 * r.solo_mpps) for name, r in tenants.items()})
     took = []
     for _ in range(3):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         guard.decide(seen, None)
-        took.append(time.perf_counter() - begun)
+        took.append(time.thread_time() - begun)
 
     assert min(took) < 1.0
 

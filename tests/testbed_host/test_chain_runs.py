@@ -249,7 +249,7 @@ def test_killed_at_any_moment_it_leaves_nothing(tree: ProcessorTree) -> None:
             family = [process.pid, *family_of(process.pid, 1)]
             os.kill(draw.choice(family), signal.SIGKILL)
             process.wait(timeout=30)
-        deadline = time.monotonic() + 5.0
+        deadline = time.monotonic() + 60.0
         while (left := left_of(process.pid, tree)) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert left == [], f"kill {number}"

@@ -50,9 +50,21 @@ def _fitted(
         np.full(_UNITS, _softplus_inverse(np.array(2.0 / _UNITS))),
         np.ones(1),
     ]
-    problem = _Problem(rows, (y - center) / spread, weights, free)
-    options = {"maxiter": _STEPS, "maxcor": 20}
-    numbers = minimize(problem, np.concatenate(start), jac=True, method="L-BFGS-B", options=options).x
+    problem, gradients = _Problem(rows, (y - center) / spread, weights, free), [np.empty(0)]
+
+    def error(numbers: Floats) -> float:
+        value, gradients[0] = problem(numbers)
+        return value
+
+    # asked after each error; with jac=True scipy would compare and copy all parameters twice for this
+    found = minimize(
+        error,
+        np.concatenate(start),
+        jac=lambda _: gradients[0],
+        method="L-BFGS-B",
+        options={"maxiter": _STEPS, "maxcor": 20},
+    )
+    numbers = found.x
     units = problem.units(numbers)
     return Units(units.slope, units.offset, units.height * spread, center + units.top * spread)
 
@@ -89,7 +101,9 @@ class _Problem:
         value = float(weighted @ error) / n + slope_penalty * float(np.add.reduce(slope**2, axis=None))
         value += _PENALTY * float(np.add.reduce(height**2))
         outer = 2.0 * weighted / n
-        inner = -(outer[:, None] * height) * on * (1.0 - on)
+        inner = np.multiply.outer(-outer, height)
+        inner *= on
+        inner *= 1.0 - on
         by_slope = inner.T @ self.rows + 2.0 * slope_penalty * slope
         by_slope *= np.where(self.free, 1.0, sigmoid(raw)) if self.free.any() else sigmoid(raw)
         by_height = (2.0 * _PENALTY * height - on.T @ outer) * sigmoid(raw_height)
