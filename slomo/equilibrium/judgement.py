@@ -19,7 +19,7 @@ from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
-from slomo.models.evidence import USUAL, caution, doubt, trusted
+from slomo.models.evidence import WIDER, caution, doubt, trusted
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
@@ -175,7 +175,7 @@ def codes_of_first(
             loss = np.maximum(1.0 - at_rest.throughput_mpps[rows, 0] / models[number].solo_mpps, 0.0)
             errors, most = response.calibration.usual_errors(loss, kinds[rows]), trusted(response.calibration)
             if response.calibration.local.suffice:
-                limits = np.minimum(most, USUAL * errors)
+                limits = np.minimum(most, WIDER * errors)
                 codes[rows] = np.maximum(codes[rows], response.calibration.local.near(pressure) > limits)
             else:
                 codes[rows] = np.maximum(codes[rows], errors > most)
