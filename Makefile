@@ -23,7 +23,7 @@ VENV ?= .venv
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 BIN := $(VENV)/bin
-WORKERS ?= 4
+WORKERS ?= 3
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of Python processes; without bytecode on disk each would compile all of slomo.
 unexport PYTHONDONTWRITEBYTECODE

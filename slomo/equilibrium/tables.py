@@ -1,4 +1,4 @@
-"""The trained functions of several NFs as common arrays; each NF's part is computed once and cached.
+"""The trained responses of several NFs as common arrays; each NF's part is computed once and cached.
 
 Used by `slomo.equilibrium.server`; the first axis of every table is the NF.
 """
@@ -29,7 +29,7 @@ _SHORT = 1 << 15
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Arrays of many NFs, one row per NF: functions of its counters and of its speed."""
+    """Coefficients of many NFs' trained responses, one row per NF: how pressure changes its counters and its speed."""
 
     #: Start, half-saturation and largest known of each pressure; low and high end of each answer; weights of the
     #: answers, term by term of `slomo.models.contentiousness.pressure_basis`; in the next two columns, as many weights

@@ -43,7 +43,7 @@ class ProbePrediction:
 
 @dataclass(frozen=True, eq=False)
 class ProbeModel:
-    """The run times of every application as a curve over the reporter's slowdown.
+    """For each application, a curve of its run time over the slowdown of the reporter, Bubble-Up's probe program.
 
     Examples
     --------

@@ -97,7 +97,10 @@ def predict_batches(
 
 
 def require_columns(names: Sequence[str], source: str = "") -> None:
-    """Raise ConfigurationError, naming the source, where mixes lack a column or have one of the predictions'."""
+    """Raise ConfigurationError if a table of mixes lacks a required column or has a column that predictions would fill.
+
+    The message names `source`.
+    """
     who = f"{source}: " if source else ""
     for column, kind in ((TARGET, "text"), (COMPETITORS, "a list of text")):
         if column not in names:

@@ -75,7 +75,7 @@ class Batches(NamedTuple):
     latency_ns: Floats  # (rows, tenants, LATENCY_SAMPLES) the latest ones
 
     def part(self, rows: slice) -> "Batches":
-        """Return the counts of the batches that `rows` selects."""
+        """Return the counters of those simulated batches that `rows` selects."""
         return Batches._make(each[rows] for each in self)
 
 

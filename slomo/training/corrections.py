@@ -35,7 +35,7 @@ _WAITING_NOISE = 0.2
 #: Covariance of a metric of the function's own vector: constant, linear and local parts, and the noise of one run.
 #: Their ratios matter, not their size.
 _OWN, _OWN_NOISE = (1.0, 0.7, 1.0), 0.1
-#: Candidate shares of the converted vector's shape to keep.
+#: Candidate factors for the variation of a converted counter with pressure.
 _KEPT = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Where a pressure counts half, as a share of the largest; how much each halving of the room in the caches counts.
 _HALF, _PER_HALVING = 0.6, 0.3
@@ -150,14 +150,14 @@ class Corrected:
         return own
 
     def own_errors(self, name: str) -> Floats:
-        """Return the mean error of a counter in held-out runs, for each share of its shape that is kept."""
+        """Return the mean error of a counter in held-out runs, for each factor of `_KEPT`; see :func:`kept_shares`."""
         measured = self.own[name][0]
         errors = np.abs(self.own_left_out(name, _KEPT)).sum(axis=1)
         relative: Floats = errors / max(measured.mean() + measured.std(), 1e-12)
         return relative
 
     def own_left_out(self, name: str, kept: Sequence[float]) -> Floats:
-        """Return the errors of a counter in held-out runs, for each share of its shape that is kept."""
+        """Return the errors of a counter in held-out runs, for each factor in `kept`; see :func:`kept_shares`."""
         measured, before = self.own[name]
         rest = measured - np.multiply.outer(kept, before - before.mean())
         errors: Floats = (rest - rest.mean(axis=1, keepdims=True)) @ self._own_inverse / np.diag(self._own_inverse)
@@ -225,9 +225,11 @@ def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], c
 
 
 def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
-    """Return, for each function, the share of each counter's shape to keep, chosen by held-out errors.
+    """Return one factor per function and counter: how much of the converted counter's variation to keep, 0 to 1.
 
-    The function's own errors count as much as the mean error of all functions.
+    With 0 the converted counter is constant; with 1 it varies with pressure as on the other machine. The factor of
+    `_KEPT` is taken with which the counter was predicted best in held-out runs; the function's own errors count as much
+    as the mean error of all functions.
     """
     shares: list[dict[str, float]] = [{} for _ in functions]
     for name in sorted({name for each in functions for name in each.own}):

@@ -316,9 +316,10 @@ def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mp
 
 
 def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, str]]:
-    """Return, for each model, the families that a few measured mixes contradict, with reasons.
+    """Return, for each NF, the model families whose intervals fail on measured mixes, each with the reason.
 
-    The response to running neighbours has its usual name; it is judged on mixes whose NFs all have one.
+    Tested are intervals that come from cross-validation of the profile, without mixes. The default family
+    (`equilibrium`) is tested on those mixes whose NFs all have a trained response.
     """
     rows = rows.saturated()
     told: list[dict[str, str]] = [{} for _ in models]

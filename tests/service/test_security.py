@@ -45,7 +45,8 @@ def bearer(token: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (f"ops write {READ}", "scope is 'write', needed read"),
+        (f"ops write {READ}", "the second word is no scope, needed read"),
+        (f"ops {READ} read", "the second word is no scope, needed read"),
         ("ops read short", "5 characters, needed 16"),
         ("x", "1 words"),
     ],

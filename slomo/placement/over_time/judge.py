@@ -241,7 +241,7 @@ class _Mix:
 def _mix(
     machine: Machine, items: Sequence[Assignment], loads: Mapping[str, float | None], port_gbps: float | None
 ) -> _Mix:
-    """Return the mix of one socket; mixes that differ only by cores are equal."""
+    """Return the mix of one socket. It does not contain which core runs which NF, so mixes can be compared."""
     order = sorted(range(len(items)), key=lambda i: (items[i].workload, (items[i].llc_way_mask or 0).bit_count(), i))
     workloads = [parse_workload(items[i].workload) for i in order]
     offered = [loads.get(items[i].seat) for i in order]

@@ -50,7 +50,7 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
             continue
         wrong = (
             f"{len(parts)} words, needed 3" if len(parts) != 3
-            else f"scope is '{parts[1]}', needed {', '.join(_SCOPES)}" if parts[1] not in _SCOPES
+            else f"the second word is no scope, needed {', '.join(_SCOPES)}" if parts[1] not in _SCOPES
             else f"the secret has {len(parts[2])} characters, needed {_SHORTEST}" if len(parts[2]) < _SHORTEST
             else ""
         )  # fmt: skip

@@ -58,7 +58,7 @@ def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Calla
 
 @dataclass(frozen=True)
 class Summary:
-    """A median of measured values, and how precise it is."""
+    """The median of measured values, their spread, and the median's standard error."""
 
     #: Median of the values.
     median: float
@@ -71,7 +71,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Return the median of repeated values and its precision.
+    """Return the median of repeated values, their spread, and the standard error of the median.
 
     Examples
     --------

@@ -78,7 +78,7 @@ class NoisyNeighbourFile(Struct, forbid_unknown_fields=True, frozen=True):
 
 @dataclass(frozen=True)
 class NoisyNeighbourTest:
-    """A noisy-neighbour test, with the machine and the functions that its file names."""
+    """A noisy-neighbour test as its file specifies it, with the machine and the functions already read."""
 
     settings: NoisyNeighbourFile
     machine: Machine
