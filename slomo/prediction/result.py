@@ -175,11 +175,13 @@ class Prediction(Result, Stored, version=SCHEMA_VERSION):
             "throughput": f"{self.throughput_mpps:.3g} {self.unit} (alone {self.solo_mpps:.3g} {self.unit})",
             "slowdown": f"{100 * self.slowdown:.1f} %",
             f"{100 * self.coverage:g} % interval": f"{self.interval[0]:.3g} to {self.interval[1]:.3g} {self.unit}",
-            "of the mean": "{:.3g} to {:.3g} ".format(*self.mean_interval) + self.unit if self.noise else "the same",
             "verdict": "; ".join([str(self.verdict), *self.reasons]),
             "evidence": "-" if self.evidence is None else self.evidence.text,
-            "carried by": "-" if carrier is None else f"{carrier[0]} ({100 * carrier[1]:.0f} % of the loss)",
+            "main cause": "-" if carrier is None else f"{carrier[0]} ({100 * carrier[1]:.0f} % of the loss)",
         }
+        if self.noise:
+            low, high = self.mean_interval
+            rows["interval of the mean"] = f"{low:.3g} to {high:.3g} {self.unit}"
         if self.latency is not None:
             times = ", ".join(f"{name} {value:.3g} us" for name, value in self.latency.percentiles_us.items())
             rows[f"latency at {self.latency.offered_mpps:.3g} Mpps"] = times or "; ".join(self.latency.reasons)

@@ -86,7 +86,7 @@ def _steps(axes: "Axes", steps: Mapping[str, Mapping[str, float]], names: list[s
         lowest = min(lowest, level, begin)
         total = begin - level
         axes.annotate(
-            f"{-total:+.3f}\n({-100 * total / solo_mpps:+.1f} %)".replace("-0.0 %", "0.0 %").replace("+0.0 %", "0.0 %"),
+            f"{-total:z.3f}\n({-100 * total / solo_mpps:z.1f} %)",
             (place, max(begin, level)),
             xytext=(0, 4),
             textcoords="offset points",
@@ -108,7 +108,7 @@ def _ends(axes: "Axes", prediction: Prediction, last: int) -> None:
     axes.errorbar([last], [middle], yerr=whisker, color=_INK, capsize=5, linewidth=1.4, zorder=4)
     for place, value in ((0, prediction.solo_mpps), (last, max(high, middle))):
         share = -100 * prediction.slowdown
-        text = f"{prediction.solo_mpps:.3f}" if place == 0 else f"{middle:.3f}\n({share:+.1f} %)"
+        text = f"{prediction.solo_mpps:.3f}" if place == 0 else f"{middle:.3f}\n({share:z.1f} %)"
         axes.annotate(
             text,
             (place, value),

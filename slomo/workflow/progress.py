@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Draws a campaign's progress on stderr; called as ``start(total)``, ``advance(run)``, ``finish()``.
+    """Draws progress on stderr; called as ``start(total)``, ``advance(run)``, ``finish()``.
 
-    `what`: words before the bar. `drawn`: whether to draw; by default where stderr is a terminal.
+    `what`: words before the bar. `unit`: what is counted. `drawn`: whether to draw; by default where stderr is a
+    terminal.
 
     Examples
     --------
@@ -20,8 +21,8 @@ class ProgressBar:
     ...     bar.advance(None)
     """
 
-    def __init__(self, what: str, *, drawn: bool | None = None) -> None:
-        self.what = what
+    def __init__(self, what: str, *, unit: str = "run", drawn: bool | None = None) -> None:
+        self.what, self.unit = what, unit
         self.drawn = sys.stderr.isatty() if drawn is None else drawn
         self._bar: Any = None
 
@@ -34,15 +35,15 @@ class ProgressBar:
         self.finish()
 
     def start(self, total: int, done: int = 0) -> None:
-        """Begin with `total` runs, of which `done` are finished."""
+        """Begin with `total` units, of which `done` are finished."""
         if not self.drawn:
             return
         from tqdm import tqdm  # loads nothing else
 
-        self._bar = tqdm(desc=self.what, total=total, initial=done, leave=False, dynamic_ncols=True, unit="run")
+        self._bar = tqdm(desc=self.what, total=total, initial=done, leave=False, dynamic_ncols=True, unit=self.unit)
 
     def advance(self, run: object) -> None:  # noqa: ARG002 - part of the protocol
-        """Count one more finished run."""
+        """Count one more finished unit."""
         if self._bar is not None:
             self._bar.update()
 
@@ -67,13 +68,13 @@ def listening(progress: "Progress | bool | None", what: str) -> "Progress | None
     (True, 'ProgressBar')
     """
     if progress is None:
-        progress = _in_notebook()
+        progress = in_notebook()
     if isinstance(progress, bool):
         return ProgressBar(what, drawn=True) if progress else None
     return progress
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
     """Return whether a Jupyter kernel runs this program, without importing anything."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and getattr(shell, "kernel", None) is not None

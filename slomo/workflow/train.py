@@ -3,20 +3,22 @@
 SLOMO (SIGCOMM'20) section 5.2.
 """
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from slomo.errors import InvalidValueError
 from slomo.fleet.spread import spread
 from slomo.models.base import ModelFamily
 from slomo.models.library import ModelLibrary, opened
+from slomo.models.nf_model import NFModel
 from slomo.records.dataset import ProfileDataset
+from slomo.training.features import Subject
 from slomo.training.training import train as train_library
 from slomo.training.transfer import transfer
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.numbers import whole_number
 from slomo.workflow.names import dataset_of, machine_named, machine_of_dataset
+from slomo.workflow.progress import ProgressBar, in_notebook
 
 
 def train(
@@ -29,6 +31,7 @@ def train(
     seed: int = 0,
     jobs: int | None = 1,
     scheduler: str | None = None,
+    progress: bool | None = None,
 ) -> ModelLibrary:
     """Train one model per network function from a dataset.
 
@@ -53,6 +56,8 @@ def train(
         on it.
     scheduler : str, optional
         Address of a Dask scheduler whose workers fit instead.
+    progress : bool, optional
+        Whether to draw on stderr how many network functions are fitted; by default in a notebook.
 
     Returns
     -------
@@ -82,8 +87,17 @@ def train(
         )
     measured = dataset_of(dataset)
     whole_number("seed", seed)
-    each = partial(spread, jobs=jobs, scheduler=scheduler)
-    return train_library(measured, models=models, targets=_target_keys(measured, targets), seed=seed, each=each)
+    drawn = in_notebook() if progress is None else progress
+    with ProgressBar("training", unit="NF", drawn=drawn) as bar:
+
+        def each(fit: Callable[[Subject], NFModel], functions: Iterable[Subject]) -> Iterator[NFModel]:
+            listed = list(functions)
+            bar.start(len(listed))
+            for model in spread(fit, listed, jobs=jobs, scheduler=scheduler):
+                bar.advance(None)
+                yield model
+
+        return train_library(measured, models=models, targets=_target_keys(measured, targets), seed=seed, each=each)
 
 
 def _carried(

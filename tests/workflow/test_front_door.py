@@ -222,5 +222,7 @@ def test_progress_is_drawn_in_notebooks(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
 
     assert isinstance(listening(None, "measuring"), ProgressBar)
-    profile("l2fwd", plan="solo", jobs=1)
+    solo = profile("l2fwd", plan="solo", jobs=1)
     assert "measuring" in capsys.readouterr().err
+    slomo.train(solo, models=["mean"])
+    assert "training" in capsys.readouterr().err

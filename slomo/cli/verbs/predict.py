@@ -324,7 +324,7 @@ def _text(prediction: "Prediction") -> str:
         lines.append(f"  mean        {low:.3f} to {high:.3f} {unit}  ({share} of the mean of many; {one})")
     lines.append(f"  slowdown    {100 * prediction.slowdown:.1f} %")
     if prediction.carrier is not None:
-        lines.append(f"  carried by  {prediction.carrier[0]} ({100 * prediction.carrier[1]:.0f} % of the loss)")
+        lines.append(f"  main cause  {prediction.carrier[0]} ({100 * prediction.carrier[1]:.0f} % of the loss)")
     lines.append(f"  verdict     {'; '.join([str(prediction.verdict), *prediction.reasons])}")
     if prediction.evidence is not None:
         lines.append(f"  evidence    {prediction.evidence.text}")

@@ -1,5 +1,6 @@
 """`slomo train`: train models from a dataset, one per network function and machine, and save them in a directory."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ def command(
     chosen = settings(models=models, seed=seed)
     rows_given = None if dataset is None else find_dataset(dataset)
     spread: dict[str, Any] = {"jobs": 1 if jobs is None else jobs, "scheduler": scheduler}
-    spread |= {"start": start, "machine": machine}
+    spread |= {"start": start, "machine": machine, "progress": sys.stderr.isatty()}
     held = _kept(Path(chosen.models))  # a folder with other content is refused before hours of training
     library = train(rows_given, models=names or None, targets=targets or None, seed=chosen.seed, **spread)
     replaced = sorted(held & library.keys())
