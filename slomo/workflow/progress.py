@@ -40,7 +40,9 @@ class ProgressBar:
             return
         from tqdm import tqdm  # loads nothing else
 
-        self._bar = tqdm(desc=self.what, total=total, initial=done, leave=False, dynamic_ncols=True, unit=self.unit)
+        # an erased bar leaves an empty red box in a notebook, a full one says how long it took
+        left = in_notebook()
+        self._bar = tqdm(desc=self.what, total=total, initial=done, leave=left, dynamic_ncols=True, unit=self.unit)
 
     def advance(self, run: object) -> None:  # noqa: ARG002 - part of the protocol
         """Count one more finished unit."""
@@ -53,7 +55,7 @@ class ProgressBar:
             self._bar.set_postfix_str(text, refresh=False)
 
     def finish(self) -> None:
-        """Remove the progress bar."""
+        """End the progress bar; outside notebooks it disappears."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
