@@ -105,7 +105,7 @@ These tests give slomo damaged or hostile files, documents and requests. A case 
 - it accepts models or data of another machine of the same name.
 
 The column *At most* has the CPU time and memory of the most expensive case. The damaged files are read by {readers}
-readers; a test checks that these readers use every function of slomo that opens a file. Damaged models with correct
+commands and calls; a test checks that these use every function of slomo that opens a file. Damaged models with correct
 digests, as an attacker could send them, are loaded and then used for predictions. If a damaged file did harm, its
 reader was corrected and its cases were run again.
 

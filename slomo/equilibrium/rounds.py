@@ -156,7 +156,7 @@ class Rest:
         self.pace[:], self.status[:], self.mpps[:] = pace, _UNTOUCHED, np.nan
 
     def put(self, rows: NDArray[np.int64], part: "Rest") -> None:
-        """Write the state `part` of some servers into the given rows."""
+        """Write `part`, the state of some servers, into the rows `rows`, one row per server."""
         self.vectors[:, rows] = part.vectors
         for name in _PER_SERVER:
             getattr(self, name)[rows] = getattr(part, name)

@@ -110,7 +110,7 @@ class RateBook:
         return tuple(table.numbers[workload] for workload in mix) not in table.rows
 
     def least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float] | None:
-        """Return each tenant's lowest throughput over all smaller mixes [Mpps], if the table has these."""
+        """Return each tenant's lowest throughput over all parts of the mix [Mpps]; None if the table lacks the mix."""
         table, row = self._row(machine, mix, promised)
         if table is None or row is None:
             return None

@@ -56,7 +56,7 @@ def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Se
 def _fill(
     oracle: Oracle, host: Host, sockets: Counter[Signature], step: tuple[Signature, int], amount: tuple[int, int]
 ) -> int:
-    """Add as many copies of the same instances as fit to sockets that have the same mix; return how many."""
+    """Add copies of one group of instances, as many as fit, to sockets that have the same mix; return their number."""
     (base, piece), (available, left) = step, amount
     depth, mix = 0, base
     while depth < left:

@@ -235,7 +235,7 @@ def _scaled_rows(machine: Machine, seats: Sequence[Seat], scale: int) -> s.Ints:
 
 
 def siblings(machine: Machine, seats: Sequence[Seat]) -> dict[int, int]:
-    """Return which tenants have a tenant on the sibling hyper-thread, and which one."""
+    """Return, for each tenant whose sibling hyper-thread runs a tenant too, that other tenant, by places in `seats`."""
     place_of = {seat.core: place for place, seat in enumerate(seats)}
     pairs = ((place, place_of.get(seat.core ^ 1)) for place, seat in enumerate(seats) if machine.threads_per_core == 2)
     return {place: other for place, other in pairs if other is not None}

@@ -91,7 +91,7 @@ def command(
     as_json: bool,
     **options: str | None,
 ) -> int:
-    """Predict MIX, for instance `lpm:2 snort`, under cache ways, throttles, CPU weights and memory nodes.
+    """Predict throughputs in MIX, such as `lpm:2 snort`, under cache ways, throttles, CPU weights and memory nodes.
 
     With --models, trained models predict; --learn profiles tenants over ways, memory noise and throttles if needed.
     Without --models, each distinct tenant is profiled on the simulator; --profile stores these profiles. With --server,
