@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from slomo.vocabulary.host_section import HostSection
 
@@ -24,15 +24,12 @@ _SettingName = Annotated[str, Meta(pattern="^[a-z][a-z0-9_]*$")]
 class PacketSection(Struct, forbid_unknown_fields=True):
     """Parts of a packet that the function touches."""
 
-    touch: (
-        Annotated[
-            Literal["header", "payload"],
-            Meta(description="'header' reads the first line of a packet, 'payload' all of it"),
-        ]
-        | UnsetType
-    ) = UNSET
-    written_lines: Annotated[int, Meta(ge=0, le=200, description="lines of the packet that are changed")] = 0
-    mlp: Annotated[_Parallel, Meta(description="packet lines in flight at once")] | UnsetType = UNSET
+    touch: Annotated[
+        Literal["header", "payload"],
+        Meta(description="'header' reads the first line of a packet, 'payload' all of it"),
+    ] = "header"
+    written_lines: Annotated[int, Meta(ge=0, le=200, description="lines of the packet that are changed")] = 1
+    mlp: Annotated[_Parallel, Meta(description="packet lines in flight at once")] = 6.0
 
 
 class AcceleratorSection(Struct, forbid_unknown_fields=True):
@@ -40,17 +37,11 @@ class AcceleratorSection(Struct, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(description="NFs that name the same accelerator share it")]
     service_ns: Annotated[_Cycles, Meta(description="time the accelerator needs per request")]
-    pattern: (
-        Annotated[
-            Literal["run-to-completion", "pipeline"],
-            Meta(
-                description="whether the core waits for each packet (run-to-completion, the default) or goes on with "
-                "the next (pipeline)"
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    requests: Annotated[_Amount, Meta(description="requests per packet")] | UnsetType = UNSET
+    pattern: Annotated[
+        Literal["run-to-completion", "pipeline"],
+        Meta(description="whether the core waits for each packet (run-to-completion) or goes on with the next"),
+    ] = "run-to-completion"
+    requests: Annotated[_Amount, Meta(description="requests per packet")] = 1.0
 
 
 class StructureSection(Struct, forbid_unknown_fields=True):
@@ -65,26 +56,20 @@ class StructureSection(Struct, forbid_unknown_fields=True):
         | UnsetType
     ) = UNSET
     bytes_per_flow: Annotated[_Amount, Meta(description="bytes kept per flow of the traffic")] | UnsetType = UNSET
-    reads: Annotated[_Amount, Meta(description="reads per packet, fractions allowed")] | UnsetType = UNSET
-    writes: Annotated[_Amount, Meta(description="writes per packet, fractions allowed")] | UnsetType = UNSET
-    pattern: (
-        Annotated[
-            str,
-            Meta(
-                pattern=r"^(random|chain|sequential|zipf|\$[a-z_]+)$",
-                description="random, chain (each access needs the one before), sequential, zipf, or a setting such as "
-                "'$pattern'",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    zipf_exponent: (
-        Annotated[
-            Annotated[float, Meta(ge=0.01, le=3.0)] | _Formula,
-            Meta(description="exponent of the Zipf law, above 0 and at most 3"),
-        ]
-        | UnsetType
-    ) = UNSET
+    reads: Annotated[_Amount, Meta(description="reads per packet, fractions allowed")] = 0.0
+    writes: Annotated[_Amount, Meta(description="writes per packet, fractions allowed")] = 0.0
+    pattern: Annotated[
+        str,
+        Meta(
+            pattern=r"^(random|chain|sequential|zipf|\$[a-z_]+)$",
+            description="random, chain (each access needs the one before), sequential, zipf, or a setting such as "
+            "'$pattern'",
+        ),
+    ] = "random"
+    zipf_exponent: Annotated[
+        Annotated[float, Meta(ge=0.01, le=3.0)] | _Formula,
+        Meta(description="exponent of the Zipf law, above 0 and at most 3"),
+    ] = 1.0
     mlp: (
         Annotated[
             _Parallel
@@ -93,12 +78,8 @@ class StructureSection(Struct, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
-    cycles_per_access: Annotated[_Amount, Meta(description="compute cycles that go with each access")] | UnsetType = (
-        UNSET
-    )
-    instructions_per_access: (
-        Annotated[_Amount, Meta(description="instructions that go with each access")] | UnsetType
-    ) = UNSET
+    cycles_per_access: Annotated[_Amount, Meta(description="compute cycles that go with each access")] = 0.0
+    instructions_per_access: Annotated[_Amount, Meta(description="instructions that go with each access")] = 0.0
 
 
 class SimulatedSection(Struct, forbid_unknown_fields=True):
@@ -108,23 +89,17 @@ class SimulatedSection(Struct, forbid_unknown_fields=True):
     instructions: Annotated[
         Annotated[float, Meta(ge=1.0, le=1e9)] | _Formula, Meta(description="instructions per packet")
     ]
-    cycles_per_byte: (
-        Annotated[_PerByte, Meta(description="cycles per byte of packet beyond the first 64")] | UnsetType
-    ) = UNSET
-    instructions_per_byte: (
-        Annotated[_PerByte, Meta(description="instructions per byte of packet beyond the first 64")] | UnsetType
-    ) = UNSET
-    packet: PacketSection | UnsetType = UNSET
-    packet_buffers: (
-        Annotated[
-            Annotated[float, Meta(ge=32.0, le=1_048_576.0)] | _Formula, Meta(description="buffers in the NF's pool")
-        ]
-        | UnsetType
-    ) = UNSET
-    burst: (
-        Annotated[Annotated[float, Meta(ge=1.0, le=1024.0)] | _Formula, Meta(description="packets handled at a time")]
-        | UnsetType
-    ) = UNSET
+    cycles_per_byte: Annotated[_PerByte, Meta(description="cycles per byte of packet beyond the first 64")] = 0.0
+    instructions_per_byte: Annotated[
+        _PerByte, Meta(description="instructions per byte of packet beyond the first 64")
+    ] = 0.0
+    packet: PacketSection = field(default_factory=PacketSection)
+    packet_buffers: Annotated[
+        Annotated[float, Meta(ge=32.0, le=1_048_576.0)] | _Formula, Meta(description="buffers in the NF's pool")
+    ] = 2048.0
+    burst: Annotated[
+        Annotated[float, Meta(ge=1.0, le=1024.0)] | _Formula, Meta(description="packets handled at a time")
+    ] = 32.0
     packet_size_b: (
         Annotated[
             Annotated[float, Meta(ge=64.0, le=9000.0)] | _Formula,
@@ -132,13 +107,10 @@ class SimulatedSection(Struct, forbid_unknown_fields=True):
         ]
         | UnsetType
     ) = UNSET
-    offered_mpps: (
-        Annotated[
-            Annotated[float, Meta(ge=0.0, le=1000.0)] | _Formula,
-            Meta(description="offered load instead of the traffic's; 0 saturates"),
-        ]
-        | UnsetType
-    ) = UNSET
+    offered_mpps: Annotated[
+        Annotated[float, Meta(ge=0.0, le=1000.0)] | _Formula,
+        Meta(description="offered load instead of the traffic's; 0 saturates"),
+    ] = 0.0
     accelerator: AcceleratorSection | UnsetType = UNSET
     structures: Annotated[list[StructureSection], Meta(max_length=16)] = []
 

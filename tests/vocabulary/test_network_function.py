@@ -13,6 +13,7 @@ from slomo.vocabulary.network_function import (
     network_function_names,
     parse_network_function,
 )
+from slomo.vocabulary.network_function_file import SimulatedSection
 from slomo.vocabulary.workload import Traffic, Workload
 
 RESQ = {"efficuts", "endre", "firewall", "ipsec", "lpm", "mazunat", "snort", "stats", "suricata"}
@@ -150,6 +151,14 @@ def test_knobs_reach_the_synthetic_competitor():
     data = filled.structures[0]
     assert (data.size_b, data.reads, data.writes, data.pattern) == (3 * 2**20, 35, 10, "sequential")
     assert (filled.packet_buffers, filled.packet_size_b, filled.burst, filled.offered_mpps) == (512, 1000, 8, 0.5)
+
+
+def test_the_file_type_states_the_defaults_that_the_simulator_uses():
+    """A function that states only its work has the defaults that the schema of its file names."""
+    bare = parse_network_function("description: x\nsimulated: {compute_cycles: 100, instructions: 200}\n", "x.yaml")
+    filled, usual = program(bare, Workload("own-nf")), SimulatedSection(100.0, 200.0)
+    assert (filled.written_lines, filled.packet_mlp) == (usual.packet.written_lines, usual.packet.mlp) == (1, 6.0)
+    assert (filled.packet_buffers, filled.burst) == (usual.packet_buffers, usual.burst) == (2048, 32)
 
 
 def test_a_knob_out_of_range_is_refused():

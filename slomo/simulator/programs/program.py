@@ -1,19 +1,21 @@
 """Compute what an NF does for each packet from its YAML file, its settings and its traffic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import UNSET
+
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.files.documents import convert
 from slomo.vocabulary.knobs import knobs
 from slomo.vocabulary.network_function import NetworkFunction, stages_of
+from slomo.vocabulary.network_function_file import SimulatedSection, StructureSection
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
 LINE_B = 64
 #: Default number of a data structure's accesses in flight; rarely are all ten line-fill buffers of a core in use.
 DEFAULT_MLP = {"random": 4.0, "zipf": 4.0, "chain": 1.0, "sequential": 16.0}
-DEFAULT_PACKET_BUFFERS = 2048
-DEFAULT_BURST = 32
 #: Largest number of a pipelined NF's packets at an accelerator; more would only add latency, as the core runs ahead.
 ACCELERATOR_DEPTH = 32
 
@@ -124,9 +126,9 @@ class _Filler:
     def __init__(self, nf: NetworkFunction, workload: Workload) -> None:
         self.nf = nf
         self.traffic: Traffic = workload.traffic
-        self.document: Mapping[str, Any] = nf.simulated or {}
+        self.file = convert(nf.simulated, SimulatedSection, f"network function '{nf.name}'")
         self.own = dict(workload.configuration)
-        self.sizes = {f"{item['name']}_mib" for item in self.document.get("structures", ()) if "size_mib" in item}
+        self.sizes = {f"{item.name}_mib" for item in self.file.structures if item.size_mib is not UNSET}
         self.settings: dict[str, Setting] = {**nf.settings}
         for name, value in self.own.items():
             self._check(name, value)
@@ -148,7 +150,7 @@ class _Filler:
 
     def number(self, value: object, default: float = 0.0) -> float:
         """Return `value` as a number; a text such as ``$reads * $iterations`` is evaluated as a product of settings."""
-        if value is None:
+        if value is UNSET:
             return default
         product = 1.0
         for factor in str(value).split("*"):
@@ -162,71 +164,59 @@ class _Filler:
             raise UnknownNameError(f"setting of '{self.nf.name}'", text[1:], self.settings)
         return self.settings[text[1:]]
 
-    def structure(self, item: Mapping[str, Any]) -> Structure:
+    def structure(self, item: StructureSection) -> Structure:
         """Return one data structure with the settings filled in."""
-        pattern = str(self._lookup(str(item.get("pattern", "random"))))
-        exponent = self.number(item.get("zipf_exponent"), 1.0)
-        size_b = self.number(self.own.get(f"{item['name']}_mib", item.get("size_mib"))) * 2**20
-        if "bytes_per_flow" in item:
-            size_b += self.number(item["bytes_per_flow"]) * self.traffic.flow_count
+        pattern = str(self._lookup(item.pattern))
+        exponent = self.number(item.zipf_exponent)
+        size_b = self.number(self.own.get(f"{item.name}_mib", item.size_mib)) * 2**20
+        if item.bytes_per_flow is not UNSET:
+            size_b += self.number(item.bytes_per_flow) * self.traffic.flow_count
             if self.traffic.flow_distribution == "zipf" and pattern == "random":
                 pattern, exponent = "zipf", self.traffic.zipf_exponent
-        mlp = item.get("mlp", DEFAULT_MLP)
-        if isinstance(mlp, Mapping):
-            mlp = mlp.get(pattern, DEFAULT_MLP[pattern])
+        own: dict[Any, float] = item.mlp if isinstance(item.mlp, dict) else {}
+        mlp = item.mlp if isinstance(item.mlp, float) else own.get(pattern, DEFAULT_MLP[pattern])
         return Structure(
-            name=str(item["name"]),
+            name=item.name,
             size_b=max(float(LINE_B), size_b),
-            reads=self.number(item.get("reads")),
-            writes=self.number(item.get("writes")),
+            reads=self.number(item.reads),
+            writes=self.number(item.writes),
             pattern=pattern,
             zipf_exponent=exponent,
-            mlp=1.0 if pattern == "chain" else float(mlp),
+            mlp=1.0 if pattern == "chain" else mlp,
         )
 
     def per_packet(self, what: str, size_b: int) -> float:
         """Return the compute cycles, or the instructions, for one packet."""
-        total = self.number(self.document["compute_cycles" if what == "cycles" else what])
-        total += self.number(self.document.get(f"{what}_per_byte")) * max(0, size_b - LINE_B)
-        for item in self.document.get("structures", ()):
-            accesses = self.number(item.get("reads")) + self.number(item.get("writes"))
-            total += accesses * self.number(item.get(f"{what}_per_access"))
+        total = self.number(self.file.compute_cycles if what == "cycles" else self.file.instructions)
+        total += self.number(getattr(self.file, f"{what}_per_byte")) * max(0, size_b - LINE_B)
+        for item in self.file.structures:
+            accesses = self.number(item.reads) + self.number(item.writes)
+            total += accesses * self.number(getattr(item, f"{what}_per_access"))
         return total
-
-    def offered_mpps(self) -> float | None:
-        """Return the offered load that the traffic states, else the one in the NF's file; None for saturation."""
-        if self.traffic.offered_mpps is not None:
-            return self.traffic.offered_mpps
-        return self.number(self.document.get("offered_mpps")) or None
 
     def accelerator(self) -> Accelerator | None:
         """Return a packet's use of an accelerator, if any."""
-        item = self.document.get("accelerator")
-        if item is None:
+        item = self.file.accelerator
+        if item is UNSET:
             return None
-        depth = ACCELERATOR_DEPTH if item.get("pattern") == "pipeline" else 1
-        requests = self.number(item.get("requests"), 1.0)
-        return Accelerator(str(item["name"]), self.number(item["service_ns"]), requests, depth)
+        depth = ACCELERATOR_DEPTH if item.pattern == "pipeline" else 1
+        return Accelerator(item.name, self.number(item.service_ns), self.number(item.requests), depth)
 
     def program(self) -> Program:
         """Return the program that the whole file describes."""
-        packet = self.document.get("packet", {})
-        size_b = int(
-            self.number(self.own.get("packet_size_b", self.document.get("packet_size_b")), self.traffic.packet_size_b)
-        )
+        file, own, offered = self.file, self.own, self.traffic.offered_mpps
+        size_b = int(self.number(own.get("packet_size_b", file.packet_size_b), self.traffic.packet_size_b))
         lines = -(-size_b // LINE_B)
-        buffers = self.own.get("packet_buffers", self.document.get("packet_buffers"))
-        burst = self.own.get("burst", self.document.get("burst"))
         return Program(
             compute_cycles=self.per_packet("cycles", size_b),
             instructions=self.per_packet("instructions", size_b),
             packet_size_b=size_b,
-            touched_lines=lines if packet.get("touch") == "payload" else 1,
-            written_lines=min(lines, int(packet.get("written_lines", 1))),
-            packet_mlp=float(packet.get("mlp", 6.0)),
-            packet_buffers=max(32, int(self.number(buffers, DEFAULT_PACKET_BUFFERS))),
-            burst=max(1, int(self.number(burst, DEFAULT_BURST))),
-            offered_mpps=self.offered_mpps(),
+            touched_lines=lines if file.packet.touch == "payload" else 1,
+            written_lines=min(lines, file.packet.written_lines),
+            packet_mlp=file.packet.mlp,
+            packet_buffers=max(32, int(self.number(own.get("packet_buffers", file.packet_buffers)))),
+            burst=max(1, int(self.number(own.get("burst", file.burst)))),
+            offered_mpps=(self.number(file.offered_mpps) or None) if offered is None else offered,
             accelerator=self.accelerator(),
-            structures=tuple(self.structure(item) for item in self.document.get("structures", ())),
+            structures=tuple(map(self.structure, file.structures)),
         )
