@@ -54,11 +54,8 @@ class CoreUser:
         return np.inf if self.offered_mpps is None else self.offered_mpps * self.time_ns / _NS_PER_PACKET_AT_1_MPPS
 
 
-def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
-    """Return each NF's share of a core under a fair scheduler: max-min fair by weight.
-
-    `users`: all NFs of the core. `switching`: share of the core's time spent on context switches if several NFs want
-    it, 0 to 1. Raises InvalidValueError for a switching share outside its range.
+def core_shares(users: Sequence[CoreUser]) -> tuple[float, ...]:
+    """Return the share of a core that each of its NFs gets under a fair scheduler: max-min fair by weight.
 
     Examples
     --------
@@ -69,10 +66,8 @@ def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[floa
     ----------
     CFS divides a core by weight among those that want it (kernel/sched/fair.c); max-min: Bertsekas and Gallager, 6.5.
     """
-    if not 0.0 <= switching < 1.0:
-        raise InvalidValueError(f"{switching:g} of a core's time for context switches, needed 0 to 1")
     shares = [0.0] * len(users)
-    left, waiting = 1.0 - (switching if len(users) > 1 else 0.0), list(range(len(users)))
+    left, waiting = 1.0, list(range(len(users)))
     while waiting:
         total = sum(users[i].weight for i in waiting)
         content = [i for i in waiting if users[i].demand <= left * users[i].weight / total]
@@ -85,17 +80,15 @@ def core_shares(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[floa
     return tuple(shares)
 
 
-def shared_core_mpps(users: Sequence[CoreUser], switching: float = 0.0) -> tuple[float, ...]:
-    """Return each NF's throughput on a shared core [Mpps].
-
-    `users`: all NFs of the core. `switching`: as for :func:`core_shares`.
+def shared_core_mpps(users: Sequence[CoreUser]) -> tuple[float, ...]:
+    """Return the throughput of each NF of a core [Mpps].
 
     Examples
     --------
     >>> shared_core_mpps([CoreUser(400.0), CoreUser(100.0)])
     (1.25, 5.0)
     """
-    return tuple(_served_mpps(user, share) for user, share in zip(users, core_shares(users, switching), strict=True))
+    return tuple(_served_mpps(user, share) for user, share in zip(users, core_shares(users), strict=True))
 
 
 def _served_mpps(user: CoreUser, share: float) -> float:

@@ -40,10 +40,10 @@ def test_what_partners_leave_is_the_targets(library) -> None:
 def test_a_share_is_max_min_fair_by_weight() -> None:
     """Who wants less than its share keeps what it wants; the rest is divided by weight, never more than one core."""
     users = [CoreUser(400.0, weight=3.0), CoreUser(400.0), CoreUser(400.0, offered_mpps=0.25, weight=9.0)]
-    shares = core_shares(users, switching=0.1)
+    shares = core_shares(users)
 
-    assert shares == pytest.approx((0.6, 0.2, 0.1))
-    assert shared_core_mpps(users, switching=0.1) == pytest.approx((1.5, 0.5, 0.25))
+    assert shares == pytest.approx((0.675, 0.225, 0.1))
+    assert shared_core_mpps(users) == pytest.approx((1.6875, 0.5625, 0.25))
 
 
 @pytest.mark.parametrize(

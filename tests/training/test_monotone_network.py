@@ -14,7 +14,7 @@ from slomo.models.functions.monotone import MonotoneSensitivity, SideBySide
 from slomo.models.responses.sensitivity import CurveSensitivity, sensitivity_from_dict
 from slomo.training.families import monotone_network
 from slomo.training.families.monotone_network import MonotoneFamily
-from slomo.training.families.single_metric_curve import falling_curve
+from slomo.training.families.single_metric import falling_curve
 from slomo.training.families.xgb import XgbFamily
 
 NAMES = ("L2MISS", "L3OCC", "traffic.flow_count")

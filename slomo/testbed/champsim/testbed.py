@@ -48,8 +48,7 @@ class ChampSimTestbed:
     `machine`: machine that the binaries simulate. `network_functions`: additional network functions, each with a
     `host:` section that runs slomo's own program. `binaries`: `place` of
     :func:`~slomo.testbed.champsim.binaries.find_binaries`. `variant`: differences from the expected configuration,
-    field -> value. `window`: lengths of settling time and measured window. `folder`: where traces and results are kept;
-    by default the user's cache.
+    field -> value. `folder`: where traces and results are kept; by default the user's cache.
 
     Raises TestbedError if ChampSim is not found; ConfigurationError if it was built from another configuration.
     """
@@ -64,13 +63,12 @@ class ChampSimTestbed:
         *,
         binaries: str | Path | None = None,
         variant: Mapping[str, Any] | None = None,
-        window: TraceWindow | None = None,
         folder: Path | None = None,
     ) -> None:
         self.machine = machine or champsim_machine()
         self.variant = dict(variant or {})
         self.binaries = find_binaries(binaries, self.variant)
-        self.window = window or TraceWindow()
+        self.window = TraceWindow()
         self.folder = folder or cache_directory() / "champsim"
         self._own = {function.name: function for function in network_functions}
         self._fingerprints = {cores: binary.fingerprint for cores, binary in self.binaries.items()}

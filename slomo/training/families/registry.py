@@ -23,8 +23,8 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
     "slomo-additive": ("additive", "AdditiveFamily", "extra times that add up, shrunk, for few noisy rows"),
     "dobrescu": ("single_metric", "dobrescu", "a line over the competitors' solo cache access rate"),
     "bubbleup": ("single_metric", "bubbleup", "a line over the competitors' solo cache occupancy"),
-    "dobrescu-curve": ("single_metric_curve", "dobrescu", "a falling curve over the competitors' solo access rate"),
-    "bubbleup-curve": ("single_metric_curve", "bubbleup", "a falling curve over the competitors' solo occupancy"),
+    "dobrescu-curve": ("single_metric", "dobrescu_curve", "a falling curve over the competitors' solo access rate"),
+    "bubbleup-curve": ("single_metric", "bubbleup_curve", "a falling curve over the competitors' solo occupancy"),
     "mean": ("no_interference", "MeanFamily", "the mean of what was measured beside others"),
     "none": ("no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
 }

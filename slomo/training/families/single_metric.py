@@ -1,14 +1,20 @@
-"""Baselines ``dobrescu`` and ``bubbleup``: a straight line over one counter of the competitors.
+"""Baselines ``dobrescu`` and ``bubbleup``: a line over one counter of the competitors, or a falling curve.
 
-SLOMO (SIGCOMM'20) section 7.2 fits Dobrescu's and Bubble-Up's predictors as linear regressions.
+SLOMO (SIGCOMM'20) section 7.2 fits Dobrescu's and Bubble-Up's predictors as linear regressions. Dobrescu et al.
+(NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw measured curves, which ``dobrescu-curve`` and
+``bubbleup-curve`` fit: isotonic regression (Barlow et al. 1972) gives the best falling step function, and each level
+becomes one knot in the middle of its points, so that the curve is continuous.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from sklearn.isotonic import isotonic_regression
+
 from slomo.errors import MissingMetricError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.responses.sensitivity import LinearSensitivity
+from slomo.models.responses.sensitivity import CurveSensitivity, LinearSensitivity
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 
 
@@ -17,7 +23,6 @@ def _line(x: Floats, y: Floats, weights: Floats | None) -> tuple[float, float]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> _line(np.array([0.0, 100.0]), np.array([5.0, 4.0]), None)
     (5.0, -0.01)
     """
@@ -59,6 +64,37 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
         return LinearSensitivity(self.name, rows.names, self.composition, *line)
 
 
+def falling_curve(x: Floats, y: Floats, weights: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return knots and levels of the falling curve that fits best.
+
+    Examples
+    --------
+    >>> knots, levels = falling_curve(np.array([0.0, 1.0, 2.0, 9.0]), np.array([5.0, 3.0, 4.0, 2.0]))
+    >>> knots.tolist(), levels.tolist()
+    ([0.0, 1.5, 9.0], [5.0, 3.5, 2.0])
+    """
+    x, place = np.unique(x, return_inverse=True)
+    own = np.ones(len(y)) if weights is None else weights
+    weight = np.bincount(place.ravel(), weights=own)
+    mean = np.bincount(place.ravel(), weights=own * y) / weight
+    fitted = isotonic_regression(mean, sample_weight=weight.astype(float), increasing=False)
+    levels, level = np.unique(-fitted, return_inverse=True)
+    knots = np.bincount(level.ravel(), weights=weight * x) / np.bincount(level.ravel(), weights=weight)
+    # readings that differ in their last bit may have means in the other order: the first of them stays
+    knots, first = np.unique(np.maximum.accumulate(knots), return_index=True)
+    return knots, -levels[first]
+
+
+@dataclass(frozen=True)
+class CurveFamily(SingleMetricFamily):
+    """A baseline that fits a curve over one metric of the competitors' solo runs."""
+
+    def fit_weighted(self, rows: WeightedRows) -> CurveSensitivity:
+        """Train a model of one NF on rows, which weigh the same unless weights are given."""
+        curve = falling_curve(rows.vectors[:, 0], rows.mpps, rows.weights)
+        return CurveSensitivity(self.name, rows.names, self.composition, *curve)
+
+
 def dobrescu() -> SingleMetricFamily:
     """Return the baseline ``dobrescu``: throughput as a line over the competitors' cache access rate.
 
@@ -89,3 +125,25 @@ def bubbleup() -> SingleMetricFamily:
     ('L3OCC',)
     """
     return SingleMetricFamily("bubbleup", "L3OCC", "FELTLLC")
+
+
+def dobrescu_curve() -> CurveFamily:
+    """Return the baseline ``dobrescu-curve``: throughput as a curve over the competitors' cache access rate.
+
+    Examples
+    --------
+    >>> dobrescu_curve().metric
+    'L2MISS'
+    """
+    return CurveFamily("dobrescu-curve", "L2MISS", "FELTL3")
+
+
+def bubbleup_curve() -> CurveFamily:
+    """Return the baseline ``bubbleup-curve``: throughput as a curve over the competitors' cache occupancy.
+
+    Examples
+    --------
+    >>> bubbleup_curve().metric
+    'L3OCC'
+    """
+    return CurveFamily("bubbleup-curve", "L3OCC", "FELTLLC")
