@@ -14,12 +14,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.equilibrium.lanes import code_for, judge_one
 from slomo.equilibrium.rounds import in_order, waited
 from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
 from slomo.models.evidence import WIDER, caution, doubt, trusted
+from slomo.models.local_errors import NEAREST
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
@@ -31,6 +33,8 @@ NAME = "equilibrium"
 FULL = 0.9
 #: Metric of the lines that an NF's card misses; without it, the traffic that the card reads back is unknown.
 _CARDS_MISS = "PCIEMISS"
+#: Compiled for a single question.
+_VERDICT = (judge_one,)
 _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
 
 
@@ -92,12 +96,12 @@ def judged(
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()
-    if not response.applicability.covers(felt.tolist()):
+    covered, near = _beside(response, felt)
+    if not covered:
         verdicts, why = response.applicability.check(felt[np.newaxis])
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
-    local = response.calibration.local
-    if why_not := caution(response.calibration, error, float(local.near(felt)) if local.suffice else None):
+    if why_not := caution(response.calibration, error, near):
         more = (*more, why_not)
     if channel > FULL:
         known = f"is predicted: {division(models)}" if response.knows_waiting else "is unknown"
@@ -106,6 +110,18 @@ def judged(
         if not response.knows_waiting:
             return Verdict.UNSUPPORTED, (*reasons, *more)
     return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
+
+
+def _beside(response: ServerResponse, felt: Floats) -> tuple[bool, float | None]:
+    """Return whether a profile covers the pressure on an NF, and the mean error of the mixes nearest to it, if known.
+
+    Compiled code, where it is loaded, returns the same bits.
+    """
+    covered, local = response.applicability, response.calibration.local
+    if code := code_for(_VERDICT):
+        inside, near = code[0](felt, covered.inside, local.row, NEAREST)
+        return inside, near if local.suffice else None
+    return covered.covers(felt.tolist()), float(local.near(felt)) if local.suffice else None
 
 
 def usual_error(model: NFModel, possible_mpps: float, kind: int) -> float | None:

@@ -115,19 +115,8 @@ def inputs_of_one(units, members, pressure, felt, share, scaled):  # type: ignor
     return moved
 
 
-def left_of_one(units, members, taken, speeds, mpps, pace):  # type: ignore[no-untyped-def]
-    """Compute each NF's throughput on one server, and its ratio to the smooth approximation.
-
-    As a share of solo throughput, it is ``top`` minus the contributions of all units (`MonotoneSensitivity`).
-    """
-    for i in range(len(taken)):
-        row = units[members[0, i]]
-        mpps[0, i] = row[len(row) - 2] * min(max(row[len(row) - 1] - taken[i], 0.0), 1.0)
-        pace[0, i] = mpps[0, i] / max(speeds[0, i], TINY)
-
-
-def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-untyped-def]
-    """Compute the weighted sum and the height of each unit of each NF's network.
+def weigh_one(units, members, logarithms, sums):  # type: ignore[no-untyped-def]
+    """Compute the weighted sum of each unit of each NF's network.
 
     Terms are added in the order of `slomo.models.functions.monotone`.
     """
@@ -140,7 +129,60 @@ def weigh_one(units, members, logarithms, sums, heights):  # type: ignore[no-unt
             for f in range(1, features):
                 total += logarithms[i, f] * units[who, slope + f * sums.shape[1] + u]
             sums[i, u] = total + units[who, offset + u]
-            heights[i, u] = units[who, offset + sums.shape[1] + u]
+
+
+def left_of_one(units, members, tangents, speeds, mpps, pace):  # type: ignore[no-untyped-def]
+    """Compute each NF's throughput on one server, and its ratio to the smooth approximation.
+
+    As a share of solo throughput, it is ``top`` minus the contributions of all units (`MonotoneSensitivity`), which are
+    added as numpy adds the rows of an array: eight sums side by side.
+    """
+    count, end = tangents.shape[1], units.shape[1] - 2
+    eight, parts = count - count % 8, np.zeros(8)
+    for i in range(len(tangents)):
+        row = units[members[0, i]]
+        parts[:] = 0.0
+        for u in range(eight):
+            parts[u % 8] += (tangents[i, u] + 1.0) * row[end - count + u]
+        taken = ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]))
+        for u in range(eight, count):
+            taken += (tangents[i, u] + 1.0) * row[end - count + u]
+        mpps[0, i] = row[end] * min(max(row[end + 1] - taken, 0.0), 1.0)
+        pace[0, i] = mpps[0, i] / max(speeds[0, i], TINY)
+
+
+def judge_one(felt, inside, errors, nearest):  # type: ignore[no-untyped-def]
+    """Return whether a profile covers one NF's pressure, and the mean held-out error of the mixes nearest to it.
+
+    Results equal those of `slomo.models.applicability` and `local_errors`. `inside`, shape (3 + pressures, pressures +
+    1), has low and high end, centre and rows of the precision; its last column begins with the farthest squared
+    distance. `errors`, shape (1 + pressures, 1 + mixes), has the mixes' errors, then their pressures in units of the
+    span, which is its first column. `nearest`: number of mixes whose errors count, at least 1.
+    """
+    pressures, mixes = len(felt), errors.shape[1] - 1
+    covered, squared = True, 0.0
+    for k in range(pressures):
+        covered = covered and inside[0, k] <= felt[k] <= inside[1, k]
+        for m in range(pressures):
+            squared += (felt[k] - inside[2, k]) * inside[3 + k, m] * (felt[m] - inside[2, m])
+    covered = covered and squared <= inside[0, pressures]
+    distances, least = np.zeros(mixes), np.full(nearest, np.inf)
+    for n in range(mixes):
+        for k in range(pressures):
+            away = errors[1 + k, 1 + n] - felt[k] / errors[1 + k, 0]
+            distances[n] += away * away
+        value, at = distances[n], nearest - 1
+        if value < least[at]:
+            while at > 0 and least[at - 1] > value:
+                least[at] = least[at - 1]
+                at -= 1
+            least[at] = value
+    total, count = 0.0, 0
+    for n in range(mixes):
+        if distances[n] <= least[nearest - 1]:
+            total += errors[0, 1 + n]
+            count += 1
+    return covered, total / max(count, 1)
 
 
 def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901

@@ -56,6 +56,8 @@ _REPEATING, _MANY = 1_024, 0.8
 _FEW = 32
 #: Largest number of possible sets of competitors, per mix, for which a lookup table is used.
 _TABLE = 32
+#: Largest number of values that numpy adds in one block, whose order of additions the compiled code repeats.
+_BLOCK = 128
 #: Functions that are compiled for a single server.
 _OF_ONE = (settle_side_by_side, inputs_of_one, weigh_one, left_of_one)
 
@@ -247,9 +249,10 @@ class ResponseTable:
     def _units(self) -> tuple[Floats, int] | None:
         """All networks as rows of numbers for compiled code, and their number of inputs.
 
-        None if the models are of several kinds.
+        None if the models are of several kinds, or have more units than numpy adds in one block.
         """
-        return rows_of([response.sensitivity for response in self.responses])
+        rows = rows_of([response.sensitivity for response in self.responses])
+        return rows if rows is None or _count_of_units(*rows) <= _BLOCK else None
 
     def _settle_one(self, code: Sequence[Callable[..., Any]], group: ServerGroup, rest: Rest) -> bool:
         """Solve one server twice; compute throughputs by the networks after each pass.
@@ -261,18 +264,16 @@ class ResponseTable:
         """
         assert self._units is not None
         (loop, lay_out, weigh, leave), (models, features), members = code, self._units, group.members
-        units = (models.shape[1] - 3 * features - 2) // (features + 2)
-        scaled, (sums, heights) = np.empty((members.shape[1], features)), np.empty((2, members.shape[1], units))
+        scaled = np.empty((members.shape[1], features))
+        sums = np.empty((members.shape[1], _count_of_units(models, features)))
         felt, moved = np.zeros(rest.pressure[0].shape), False
         for tolerance, pace in ((_LOOSE * TOLERANCE, rest.pace), (TOLERANCE, np.empty(members.shape))):
             _run(loop, self.table, self.socket, group, rest, tolerance)
             moved = lay_out(models, members, rest.pressure[0], felt, _MOVED, scaled)
             np.log1p(scaled, out=scaled)
-            weigh(models, members, scaled, sums, heights)
+            weigh(models, members, scaled, sums)
             np.tanh(sums, out=sums)
-            sums += 1.0
-            sums *= heights
-            leave(models, members, np.add.reduce(sums, axis=1), rest.speed, rest.mpps, pace)
+            leave(models, members, sums, rest.speed, rest.mpps, pace)
         return bool(moved)
 
     def _agreed(
@@ -353,6 +354,11 @@ def _run(
     tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, _numbers(socket)
     how = tolerance, group.full_kib, _as_array(tuple(tries or TRIES)), _ages(table.pressures)
     loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.age, rest.speed)
+
+
+def _count_of_units(models: Floats, features: int) -> int:
+    """Return the number of units of the networks in `models`, the rows of `MonotoneSensitivity`."""
+    return (models.shape[1] - 3 * features - 2) // (features + 2)
 
 
 @lru_cache(maxsize=256)

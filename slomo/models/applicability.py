@@ -92,7 +92,7 @@ class Applicability(Stored):
 
     def covers(self, row: Sequence[float]) -> bool:
         """Return whether one row without missing values is supported, as :meth:`codes` does for many."""
-        low, high, centre, precision, farthest = self._inside
+        (low, high, centre, *precision), farthest = self._inside
         for value, least, most in zip(row, low, high, strict=True):
             if value < least or value > most:
                 return False
@@ -104,12 +104,20 @@ class Applicability(Stored):
         return squared <= farthest
 
     @cached_property
-    def _inside(self) -> tuple[list[float], list[float], list[float], list[list[float]], float]:
-        """The range with a margin, its centre and scatter, and the squared distance that still counts as inside."""
+    def _inside(self) -> tuple[list[list[float]], float]:
+        """The columns of :attr:`inside` as plain numbers, and the squared distance that still counts as inside."""
+        return self.inside[:, :-1].tolist(), float(self.inside[0, -1])
+
+    @cached_property
+    def inside(self) -> Floats:
+        """The range with a margin, its centre and scatter, one row each, with a last column for compiled code.
+
+        It begins with the squared distance that still counts as inside.
+        """
         span = self.span
         low, high, centre = self.low - SLACK * span, self.high + SLACK * span, self.low + span * self.centre
-        precision = (self.precision / span[:, np.newaxis] / span).tolist()
-        return low.tolist(), high.tolist(), centre.tolist(), precision, (self.reach * (1.0 + FAR)) ** 2
+        rows = np.vstack([low, high, centre, self.precision / span[:, np.newaxis] / span])
+        return np.column_stack([rows, np.full(len(rows), (self.reach * (1.0 + FAR)) ** 2)])
 
     def check(self, vectors: Floats) -> tuple[list[Verdict], list[tuple[str, ...]]]:
         """Return a verdict and its reasons for each row of shape ``(n, len(feature_names))``."""

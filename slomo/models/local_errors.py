@@ -50,16 +50,20 @@ class LocalErrors(Stored):
         """Return the mean error of the mixes nearest to each pressure, as a share of solo throughput.
 
         `pressure` has shape ``(pressures,)`` or ``(rows, pressures)``. The bits of a row do not depend on the others.
+        Mixes as far away as the last of the nearest count, too.
         """
-        away = self._scaled - (pressure / self.span)[..., np.newaxis]
+        away = self.row[1:, 1:] - (pressure / self.span)[..., np.newaxis]
         away *= away
-        nearest = np.add.reduce(away, axis=-2).argpartition(NEAREST - 1)[..., :NEAREST]
-        means: Floats = np.add.reduce(self.sizes.take(nearest), axis=-1) / NEAREST
+        distances = np.add.reduce(away, axis=-2)
+        counts = distances <= np.partition(distances, NEAREST - 1)[..., NEAREST - 1 : NEAREST]
+        means: Floats = np.add.accumulate(counts * self.row[0, 1:], axis=-1)[..., -1] / np.add.reduce(counts, axis=-1)
         return means
 
     @cached_property
-    def _scaled(self) -> Floats:
-        return np.ascontiguousarray((self.pressures / self.span).T)
+    def row(self) -> Floats:
+        """All numbers for compiled code: errors, then pressures in units of the span, which is the first column."""
+        scaled = np.vstack([self.sizes, (self.pressures / self.span).T])
+        return np.column_stack([np.append(0.0, self.span), scaled])
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LocalErrors":

@@ -3,9 +3,12 @@
 import threading
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from slomo.equilibrium import lanes
+from slomo.models.applicability import applicability
+from slomo.models.local_errors import NEAREST, LocalErrors
 
 
 def test_an_event_loop_does_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,3 +41,31 @@ def test_a_thread_may_say_so_twice(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
         assert lanes.loop_for(1) is None
     assert lanes.loop_for(1) is not None
+
+
+@pytest.mark.parametrize("mixes", [NEAREST, 60])
+def test_the_verdict_of_one_question_has_the_bits_of_arrays(mixes: int) -> None:
+    """Whether the profile covers the pressure, and the error of the nearest mixes, two of which are equally far."""
+    random = np.random.default_rng(mixes)
+    profiled = random.uniform(size=(40, 3)) * (1.0, 50.0, 2e4)
+    covered = applicability(("L2MISS", "L3MISS", "LMB"), profiled)
+    pressures = random.uniform(size=(mixes, 3)) * covered.span
+    pressures[1] = pressures[0]
+    known = LocalErrors(pressures, random.uniform(size=mixes), covered.span)
+    seen = set()
+    for felt in random.uniform(-0.1, 1.1, size=(200, 3)) * covered.span:
+        inside, near = lanes.judge_one(felt, covered.inside, known.row, NEAREST)
+        assert (inside, near) == (covered.covers(felt.tolist()), float(known.near(felt)))
+        seen.add(inside)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("units", [1, 7, 8, 32, 128])
+def test_contributions_of_one_server_are_added_as_numpy_adds_rows(units: int) -> None:
+    """The order of additions decides the last bits."""
+    tangents, heights = np.random.default_rng(units).uniform(-1.0, 1.0, (2, 3, units))
+    models = np.hstack([heights, [[5.0, 0.5]] * 3])
+    mpps, pace = np.empty((2, 1, 3))
+    lanes.left_of_one(models, np.array([[0, 1, 2]]), tangents, np.ones((1, 3)), mpps, pace)
+    left = 0.5 - np.add.reduce((tangents + 1.0) * heights, axis=1)
+    assert mpps[0].tolist() == (5.0 * np.minimum(np.maximum(left, 0.0), 1.0)).tolist()

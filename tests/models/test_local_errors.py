@@ -28,6 +28,12 @@ def test_the_nearest_count_and_no_others(known):
     assert float(known.near(asked)) == pytest.approx(known.sizes[np.argsort(away)[:NEAREST]].mean())
 
 
+def test_mixes_as_far_away_as_the_last_count_too():
+    """Whatever their order: otherwise one that was measured twice would count by chance."""
+    same = LocalErrors(np.zeros((9, 2)), np.arange(9.0), np.ones(2))
+    assert float(same.near(np.ones(2))) == 4.0
+
+
 def test_few_errors_do_not_suffice(known):
     """With fewer than are averaged, the errors at this loss count."""
     assert known.suffice

@@ -551,5 +551,5 @@ def test_what_single_questions_use_is_compiled_in_the_background(
     for step in service.model_store.answers.ahead():
         step()
 
-    of_one = {lanes.inputs_of_one, lanes.weigh_one, lanes.left_of_one, lanes.compose_one}
+    of_one = {lanes.inputs_of_one, lanes.weigh_one, lanes.left_of_one, lanes.judge_one, lanes.compose_one}
     assert asked == {lanes.settle_side_by_side, *of_one}
