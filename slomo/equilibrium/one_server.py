@@ -12,7 +12,7 @@ import numpy as np
 
 from slomo.equilibrium.judgement import moved_by_each
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
-from slomo.equilibrium.server import FixedPoints, bounds, joint_vectors
+from slomo.equilibrium.server import FixedPoints, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.base import Floats
 from slomo.models.error_shape import NO_ERRORS
@@ -101,11 +101,6 @@ class OneServer:
             return ends
         spread = float(arrival_half_width_mpps(np.array([offered]), response.arrivals, coverage, window_s)[0])
         return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
-
-    def bound(self, *, prove: bool) -> tuple[float, bool]:
-        """Return a bound on the distance to the equilibrium, and whether it is proven (`slomo.equilibrium.bound`)."""
-        bound, proven = bounds(self._nfs, self._group.members, self._group.offered, self.rest, prove=prove)
-        return float(bound[0]), bool(proven[0])
 
     @cached_property
     def fixed_point(self) -> FixedPoints:

@@ -195,6 +195,12 @@ class Rest:
         step: Floats = self.status[:, 3]
         return step
 
+    @property
+    def bound(self) -> Floats:
+        """Bound on each result's distance from its equilibrium, estimated from the last two steps (Banach)."""
+        bound: Floats = np.where(self.ratio < 1.0, self.step * self.ratio / np.maximum(1.0 - self.ratio, TINY), np.inf)
+        return bound
+
 
 def laid_out(
     table: Tables,

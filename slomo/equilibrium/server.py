@@ -5,8 +5,7 @@ continuous function of the others' summed vectors, clipped to the measured range
 into itself and has a fixed point (Brouwer). A round with damping d turns an eigenvalue q of the joint map into 1 - d +
 d q, whose absolute value is below 1 for 1 - 2 / d < q < 1. NFs that all slow down together have negative eigenvalues;
 two NFs that evict each other from the cache have positive ones. The remaining distance after the last step is estimated
-as step * r / (1 - r), r the ratio of the last two steps (Banach). `slomo.equilibrium.bound` proves a bound if slopes
-allow.
+as step * r / (1 - r), r the ratio of the last two steps (Banach).
 """
 
 from collections.abc import Sequence
@@ -17,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.saturation import saturate
-from slomo.equilibrium.bound import proven_bound
-from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, laid_out, load_of, served_part, waited
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part, waited
 from slomo.equilibrium.settling import ResponseTable, distinct_mixes, response_table
 from slomo.equilibrium.tables import Tables, flows_and_polled, reader, vector_tables
 from slomo.errors import InvalidValueError
@@ -67,8 +65,6 @@ class Joint(FixedPoints):
     ratio: Floats
     #: Bound on the remaining distance, as a share of `slomo.equilibrium.rounds.Servers.reference`, shape (servers,).
     bound: Floats
-    #: Whether the bound is proven instead of estimated from the last two steps, shape (servers,).
-    proven: NDArray[np.bool_]
 
     def only(self, rows: NDArray[np.integer] | list[int]) -> "Joint":
         """Return the predictions for a selection of the servers, by row number."""
@@ -95,7 +91,6 @@ def solve_joint(
     *,
     coverage: float = 0.9,
     window_s: float | None = None,
-    prove: bool = False,
     first_only: bool = False,
 ) -> Joint:
     """Find the equilibria of many servers (sockets) in one call.
@@ -114,8 +109,6 @@ def solve_joint(
         Length of the measurement to which the intervals apply [s]; it matters for NFs that serve their whole offered
         load, since arrivals vary. By default the length of the calibration mixes at reduced load, or else of the
         profile's runs.
-    prove : bool
-        Whether to prove the bound if possible (`slomo.equilibrium.bound`), which takes as long as solving.
     first_only : bool
         Whether to compute only the throughput of the NF in the first place, which saves half of the time; at saturating
         load, others then have 0.
@@ -145,7 +138,7 @@ def solve_joint(
         for begin in range(0, max(len(rows), 1), _CHUNK):
             part = rows[begin : begin + _CHUNK]
             here = _Part(members[part], offered[part], read[part], rest.rows(slice(begin, begin + _CHUNK)))
-            parts.append((part, _read(nfs, here, coverage, window_s, prove=prove)))
+            parts.append((part, _read(nfs, here, coverage, window_s)))
     return placed_back(_joined(parts), order)
 
 
@@ -280,7 +273,7 @@ def _under(
     return np.minimum(np.maximum(read, answers[1]), answers[2])
 
 
-def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | None, *, prove: bool) -> Joint:
+def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | None) -> Joint:
     """Return every NF's throughput, computed by its network at the pressure of the equilibrium."""
     members, rest, read, most, present = part.members, part.rest, part.read, part.offered, part.members >= 0
     count = np.add.reduce(present, axis=1)
@@ -293,33 +286,13 @@ def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | No
         mpps[alone] = nfs.solo_mpps[members[alone]]
     low, high = np.zeros(members.shape), np.zeros(members.shape)
     low[read], high[read] = _ends(nfs, members, read, mpps[read], alone[read], coverage)
-    bound, proven = bounds(nfs, members, most, rest, prove=prove)
     load, served = present.astype(float), mpps
     if np.isfinite(most).any():
         spread = _arrivals(nfs.responses, members, most, coverage, window_s)
         load, served = np.where(present, load_of(most, mpps), 0.0), np.minimum(mpps, most)
         low, high = np.maximum(np.minimum(low, most - spread), 0.0), np.minimum(high, most + spread)
     pressure = rest.pressure * present[:, :, None]
-    return Joint(
-        pressure, load, rest.waiting, served, low, high, rest.converged, rest.rounds, rest.ratio, bound, proven
-    )
-
-
-def bounds(
-    nfs: ResponseTable, members: NDArray[np.int64], offered: Floats, rest: Rest, *, prove: bool
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return a bound on each result's distance from its equilibrium, proven or estimated from the last two steps."""
-    bound = np.where(rest.ratio < 1.0, rest.step * rest.ratio / np.maximum(1.0 - rest.ratio, TINY), np.inf)
-    if not prove or np.isfinite(offered).any() or not members.size:
-        return bound, np.zeros(len(bound), dtype=bool)
-    certain, rows = np.full(len(bound), np.inf), np.flatnonzero(rest.converged)
-    if len(rows):
-        here = members[rows]
-        servers = laid_out(
-            nfs.table, here, offered[rows], nfs.socket, nfs.full_kib(here), rest.pace[rows], rest.burden[rows]
-        )
-        certain[rows] = proven_bound(servers, rest.vector[rows], rest.age[rows])
-    return np.where(np.isfinite(certain), certain, bound), np.isfinite(certain)
+    return Joint(pressure, load, rest.waiting, served, low, high, rest.converged, rest.rounds, rest.ratio, rest.bound)
 
 
 def _ends(

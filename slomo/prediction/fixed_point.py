@@ -34,7 +34,7 @@ class Solved:
     """The equilibrium of a server, computed socket by socket.
 
     `server`: tenants, whose models must all have a `response`. `options`: coverage, length of the measurement, and
-    whether to prove and explain. `loads`: offered load of each tenant [Mpps]; None saturates it.
+    whether to explain. `loads`: offered load of each tenant [Mpps]; None saturates it.
     """
 
     def __init__(self, server: TenantModels, options: PredictionOptions, loads: Sequence[float | None]) -> None:
@@ -75,8 +75,8 @@ class Solved:
         """Return the convergence of the iteration on each socket."""
         convergences = {}
         for socket, one in self.sockets.items():
-            (bound, proven), rest = one.bound(prove=self.options.prove), one.rest
-            convergences[socket] = Convergence(one.converged, int(rest.rounds[0]), float(rest.ratio[0]), bound, proven)
+            rounds, ratio, bound = one.rest.rounds[0], one.rest.ratio[0], one.rest.bound[0]
+            convergences[socket] = Convergence(one.converged, int(rounds), float(ratio), float(bound))
         return convergences
 
     def prediction(self, number: int) -> Prediction:

@@ -26,7 +26,6 @@ class OptionFields(TypedDict, total=False):
     coverage: float
     explain: bool
     window_s: float | None
-    prove: bool
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,6 @@ class PredictionOptions:
     #: By default it is the length of the calibration mixes at reduced load, or else of the profile's runs. On a shared
     #: core, a finite measurement contains incomplete rounds of time slices; there the default is infinite.
     window_s: float | None = None
-    #: Whether to prove a bound on the distance to the fixed point (`slomo.equilibrium.bound`) instead of estimating it
-    #: from the last two steps; this doubles the time. `Convergence.proven` states whether the bound is proven.
-    prove: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", method_named(self.method))

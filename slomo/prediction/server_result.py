@@ -65,10 +65,9 @@ class Convergence:
     rounds: int
     #: Size of the last step divided by that of the step before; below 1 the iteration contracts.
     ratio: float
-    #: Bound on the remaining distance, as a share of the largest solo value; infinite if steps do not shrink.
+    #: Bound on the remaining distance, estimated from the last two steps, as a share of the largest solo value. It is
+    #: infinite if steps do not shrink.
     bound: float
-    #: Whether the bound is proven (`slomo.equilibrium.bound`) instead of estimated from the last two steps.
-    proven: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,6 @@ class ServerPrediction(Result):
                     "rounds": convergence.rounds,
                     "ratio": convergence.ratio if math.isfinite(convergence.ratio) else None,
                     "bound": convergence.bound if math.isfinite(convergence.bound) else None,
-                    "proven": convergence.proven,
                 }
                 for socket, convergence in self.sockets.items()
             },

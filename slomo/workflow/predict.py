@@ -38,7 +38,6 @@ def predict(
     coverage: float = 0.9,
     explain: bool = True,
     window_s: float | None = None,
-    prove: bool = False,
 ) -> "Prediction":
     """Predict the throughput of a network function beside others.
 
@@ -79,8 +78,6 @@ def predict(
         Divide the loss over metrics and competitors.
     window_s : float, optional
         Length of the measurement that intervals of network functions at reduced load speak of [s].
-    prove : bool
-        Prove how near the fixed point is instead of estimating it.
 
     Raises
     ------
@@ -112,7 +109,7 @@ def predict(
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     models = opened(library)
     where = models.name_of(machine)
-    options = PredictionOptions(method, model, compat, coverage, explain, window_s, prove)
+    options = PredictionOptions(method, model, compat, coverage, explain, window_s)
     server = server_of(models, mix, where, setting)
     if offered_mpps is not None:
         server = server.with_load(0, offered_mpps)

@@ -176,16 +176,6 @@ def test_convergence_is_reported(server_library):
     assert convergence.rounds <= sum(rounds for _, rounds in TRIES)
 
 
-def test_a_bound_is_proven_on_request(server_library):
-    """Unless asked for, the bound is an estimate; proven, it holds the same answers and says so."""
-    names = ["lpm", "stats", "nat"]
-    usual, proven = (solve_server(server_library, names, MACHINE, prove=prove) for prove in (False, True))
-    assert (usual.sockets[0].proven, proven.sockets[0].proven) == (False, True)
-    assert usual.throughput_mpps == proven.throughput_mpps
-    assert 0.0 < proven.sockets[0].bound < 0.02
-    assert proven.to_dict()["sockets"]["0"]["proven"] is True
-
-
 def test_intervals_at_reduced_load_are_those_of_arrivals(server_library):
     """The shorter the measurement, the further what is served strays from what is offered, to both sides."""
     idle = Workload("lpm", traffic=Traffic(offered_mpps=1.0))
