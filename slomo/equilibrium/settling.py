@@ -358,7 +358,7 @@ def _run(
 
 def _count_of_units(models: Floats, features: int) -> int:
     """Return the number of units of the networks in `models`, the rows of `MonotoneSensitivity`."""
-    return (models.shape[1] - 3 * features - 2) // (features + 2)
+    return int((models.shape[1] - 3 * features - 2) // (features + 2))
 
 
 @lru_cache(maxsize=256)
