@@ -70,8 +70,10 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
         "use_dictionary": words,
         "use_byte_stream_split": [name for name in table.schema.names if name not in words],
         "write_statistics": False,  # no reader selects rows by value
+        "compression": "zstd",
+        "compression_level": 12,  # 4 % smaller than by default; higher levels save hardly more
     }
-    write = {"compression": "zstd", "row_group_size": _ROW_GROUP, "write_page_checksum": True}
+    write = {"row_group_size": _ROW_GROUP, "write_page_checksum": True}
     write_durably(path, lambda file: pq.write_table(table, file, **coded, **write))
 
 
