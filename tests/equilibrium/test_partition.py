@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slomo.equilibrium.partition import Part, solve_partition, solve_partitions
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.partition import MemoryTraffic, PartitionResponse, PartitionRow, fit_response
 
 MEMORY = MemoryTraffic((80.0, 81.0), (0.0, 1000.0))
 
@@ -66,3 +66,26 @@ def test_no_server_moves_more_than_its_channel(rows: list[tuple[float, float]], 
         assert done == free
     else:
         assert done.traffic_gb_s == pytest.approx(most_gb_s)
+
+
+def test_less_than_a_way_makes_packets_wait_and_not_work() -> None:
+    """Where only one latency was measured, the time that fewer ways add grows with the latency, at all such ways."""
+    rows = [PartitionRow(ways, 100.0, ns, 1.0 / (0.2 + waits * ns * 1e-3), 64.0)
+            for ways, waits, latencies in ((0.2, 4.0, (90.0,)), (0.6, 3.0, (90.0,)), (1.0, 2.0, (80.0, 120.0)),
+                                           (4.0, 1.0, (80.0, 120.0))) for ns in latencies]  # fmt: skip
+    fitted = fit_response("nf", rows)
+
+    assert fitted.busy_us == pytest.approx((0.2,) * 4)
+    assert fitted.waits == pytest.approx((4.0, 3.0, 2.0, 1.0))
+    assert fitted.mpps(0.2, 120.0) == pytest.approx(1.0 / (0.2 + 4.0 * 0.12))
+
+
+def test_a_throttled_run_beside_others_counts_their_latency_once() -> None:
+    """What a throttle adds is that at idle memory: a run at a longer latency gives the same."""
+    true = PartitionResponse(
+        "nf", 2.5, (1.0, 4.0), (0.2, 0.2), (2.0, 1.0), (64.0, 64.0), (1.5, 1.0), ((10.0, 1.0), (100.0, 0.0)), 80.0
+    )
+    runs = [(ways, 100.0, ns) for ways in (1.0, 4.0) for ns in (80.0, 120.0)] + [(1.0, 10.0, 95.0), (4.0, 10.0, 80.0)]
+    rows = [PartitionRow(ways, percent, ns, true.mpps(ways, ns, percent), 64.0) for ways, percent, ns in runs]
+
+    assert fit_response("nf", rows).throttled_us == pytest.approx(true.throttled_us)

@@ -378,7 +378,8 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
     for number in reversed(range(last)):  # one latency only: less cache makes packets wait, not work
         if np.isnan(waits[number]):
             row = next(row for row in free if row.ways == grid[number])
-            waits[number] = max(0.0, (1.0 / row.throughput_mpps - busy[number + 1]) / (row.latency_ns * 1e-3))
+            busy[number] = busy[number + 1]
+            waits[number] = max(0.0, (1.0 / row.throughput_mpps - busy[number]) / (row.latency_ns * 1e-3))
     quiet = [min((row for row in free if row.ways == ways), key=lambda row: row.latency_ns) for ways in grid]
     for number, row in enumerate(quiet):  # the line passes through the run without noise
         waits[number] = min(waits[number], 1.0 / row.throughput_mpps * 1e3 / row.latency_ns)
@@ -392,10 +393,10 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
         tuple(float(value) for value in busy),
         tuple(float(value) for value in waits),
         tuple(bytes_per_packet),
+        idle_ns=min(row.latency_ns for row in quiet),
     )
-    idle = min(row.latency_ns for row in quiet)
     added, shares = _throttle(response, rows)
-    return replace(response, throttled_us=added, throttle=shares, idle_ns=idle)
+    return replace(response, throttled_us=added, throttle=shares)
 
 
 def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
@@ -412,12 +413,17 @@ def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
 def _throttle(
     response: PartitionResponse, rows: Sequence[PartitionRow]
 ) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """Return the time per packet that the strongest throttle adds, by ways, and the shares of it that others add."""
+    """Return the time per packet that the strongest throttle adds, by ways, and the shares of it that others add.
+
+    A throttle increases the latency beyond idle memory's, too (:meth:`PartitionResponse.line`), which is not counted.
+    """
     added: dict[float, dict[float, float]] = {}
     for row in rows:
         if row.bandwidth_percent < 100.0:
-            free = 1.0 / response.mpps(row.ways, row.latency_ns)
-            added.setdefault(row.bandwidth_percent, {})[row.ways] = max(0.0, 1.0 / row.throughput_mpps - free)
+            busy, waits, _ = response.line(row.ways)
+            longer_ns = response.idle_ns + (row.latency_ns - response.idle_ns) * 100.0 / row.bandwidth_percent
+            rest = 1.0 / row.throughput_mpps - busy - waits * longer_ns * 1e-3
+            added.setdefault(row.bandwidth_percent, {})[row.ways] = max(0.0, rest)
     if not added:
         return (), ((100.0, 0.0),)
     strongest = added[min(added)]
