@@ -55,7 +55,7 @@ class StageEntry(Struct, forbid_unknown_fields=True):
     storage: WritesEntry | None = None
 
 
-class DeviceEntry(Struct, frozen=True, forbid_unknown_fields=True):
+class StorageDevice(Struct, frozen=True, forbid_unknown_fields=True):
     """The storage device of all stages."""
 
     mb_per_s: Annotated[_Positive, Meta(description="MB/s")] = 500.0
@@ -93,4 +93,4 @@ class ChainsFile(Struct, forbid_unknown_fields=True):
         Annotated[int, Meta(ge=0, description="socket of the packet buffers' memory; the NIC's where none is given")]
         | None
     ) = None
-    storage: DeviceEntry = DeviceEntry()
+    storage: StorageDevice = StorageDevice()

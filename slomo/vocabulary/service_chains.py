@@ -18,6 +18,7 @@ from slomo.vocabulary.chain_file import (
     ChainEntry,
     ChainsFile,
     StageEntry,
+    StorageDevice,
 )
 from slomo.vocabulary.wire import mpps_of_gbps
 from slomo.vocabulary.workload import Traffic, Workload
@@ -35,14 +36,6 @@ class StorageWrites:
     bytes_per_packet: int
     blocking: bool = False
     buffer_b: float = 64 * 1024
-
-
-@dataclass(frozen=True)
-class StorageDevice:
-    """The storage device of all stages: bandwidth [MB/s] and latency of one write [us]."""
-
-    mb_per_s: float = 500.0
-    latency_us: float = 50.0
 
 
 @dataclass(frozen=True)
@@ -210,7 +203,7 @@ def parse_chains(text: str, file: str = "chains.yaml") -> ChainSystem:
             low_water=read.queue.low_water,
             buffer_b=read.buffer_b,
             memory_socket=read.memory_socket,
-            storage=StorageDevice(read.storage.mb_per_s, read.storage.latency_us),
+            storage=read.storage,
         )
     except UsageError as problem:
         raise ConfigurationError(f"{file}: {problem.message}", hint=problem.hint) from None
