@@ -106,6 +106,8 @@ class ControlLoop:
         #: Plan and memory before a change that protects less; kept until promises are observed to hold after the
         #: change.
         self._unproven: tuple[EnforcementPlan | None, Any] | None = None
+        #: The controller's decision while sensors fail; made once in an alarm, since no loads are read meanwhile.
+        self._protection: ControlDecision | None = None
         self._free_from_s = float("-inf")
 
     def step(self) -> Step:
@@ -124,7 +126,7 @@ class ControlLoop:
             return self._failed(problem)
         if self._faults >= self.settings.faults and self._on_alarm is not None:
             self._on_alarm("")
-        self._faults = 0
+        self._faults, self._protection = 0, None
         if changes or decision.plan is None or decision.plan == self.plan:
             # if a decision could not be applied, the controller's memory stays as before, and it decides again
             self._memory = decision.memory
@@ -161,33 +163,40 @@ class ControlLoop:
 
     def _failed(self, problem: Exception) -> Step:
         """Keep the settings after a failed round; after several, raise an alarm, and protect promises from any load."""
-        reason = problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"
+        reasons = [_reason(problem)]
         self._faults += 1
         self.blind_rounds += 1
-        changes = 0
-        if self._faults >= self.settings.faults and self._unproven is not None:
-            plan, memory = self._unproven
-            with contextlib.suppress(SlomoError):
-                if plan is not None:
-                    self.receipt = apply(plan, self.plant.backend, receipts=self._receipts, receipt=self.receipt)
-                    self.plan, self._memory, changes = plan, memory, len(self.receipt.made)
-                self._unproven = None
+        changes, alarm = 0, self._faults >= self.settings.faults
+        safeguards = ("undoing the last change", self._take_back), ("protecting promises", self._protect)
+        for what, safeguard in safeguards if alarm else ():
+            try:
+                changes += safeguard()
+            except Exception as another:  # the loop outlives its controller, too, and tries again in the next round
+                reasons.append(f"{what} failed: {_reason(another)}")
         if self._faults == self.settings.faults:
-            changes += self._protect()
             self.alarms += 1
             if self._on_alarm is not None:
-                self._on_alarm(reason)
-        return Step(None, ControlDecision(), changes, fault=reason, alarm=self._faults >= self.settings.faults)
+                self._on_alarm("; ".join(reasons))
+        return Step(None, ControlDecision(), changes, fault="; ".join(reasons), alarm=alarm)
+
+    def _take_back(self) -> int:
+        """Undo a change that protects less and was never observed to suffice; return the number of changes."""
+        plan, memory = self._unproven or (None, None)
+        changes = 0
+        if plan is not None:
+            self.receipt = apply(plan, self.plant.backend, receipts=self._receipts, receipt=self.receipt)
+            self.plan, self._memory, changes = plan, memory, len(self.receipt.made)
+        self._unproven = None
+        return changes
 
     def _protect(self) -> int:
         """Let the controller protect promises against any load; return the number of changes."""
-        with contextlib.suppress(Exception):  # the loop outlives its controller, too
-            if isinstance(self.controller, Cautious):
-                decision = self.controller.protect(self._memory)
-                changes = self._enforce(decision)
-                self._memory = decision.memory
-                return changes
-        return 0
+        if not isinstance(self.controller, Cautious):
+            return 0
+        self._protection = self._protection or self.controller.protect(self._memory)
+        changes = self._enforce(self._protection)
+        self._memory = self._protection.memory
+        return changes
 
     def run(self, steps: int | None = None, told: Callable[[Step], None] | None = None) -> int:
         """Run rounds until SIGTERM, SIGINT or a given number of rounds; then restore the machine.
@@ -238,3 +247,7 @@ def _stoppable() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+def _reason(problem: Exception) -> str:
+    return problem.message if isinstance(problem, SlomoError) else f"{type(problem).__name__}: {problem}"

@@ -78,6 +78,10 @@ def broken_code(_: MachineReading) -> MachineReading:
     raise ZeroDivisionError("a sensor's own fault")
 
 
+def refusing(_: ControlDecision) -> int:
+    raise TestbedError("the machine refuses")
+
+
 FROZEN = MachineReading(0.0, {"victim": TenantReading(5.0, 1.0), "hog": TenantReading(1.0)})
 FAULTS: dict[str, Callable[[MachineReading], MachineReading]] = {
     "silent": silent,
@@ -147,7 +151,7 @@ def test_sensors_that_are_silent_from_the_start_find_protection_in_force(tmp_pat
 
 @pytest.mark.parametrize("able", [True, False])
 def test_a_controller_may_protect_more_once_an_alarm_begins(able: bool, tmp_path: Path) -> None:
-    """It is asked once per alarm, without a reading; if it fails, the loop goes on with what is in force."""
+    """It is asked once per alarm; if it fails, the loop keeps what is in force, says why, and asks again."""
 
     class Careful(Protecting):
         asked = 0
@@ -158,15 +162,40 @@ def test_a_controller_may_protect_more_once_an_alarm_begins(able: bool, tmp_path
                 raise KeyError("a tenant it does not know")
             return ControlDecision(EnforcementPlan("s", (TenantSetting("hog", llc_way_mask=0x1),)), memory, urgent=True)
 
-    plant, controller = Scripted(), Careful()
-    loop = ControlLoop(plant, controller, Patience(1.0, 9.0, 9.0), receipts=tmp_path)
+    plant, controller, told = Scripted(), Careful(), []
+    loop = ControlLoop(plant, controller, Patience(1.0, 9.0, 9.0), receipts=tmp_path, on_alarm=told.append)
     turn(loop, plant, 2)
 
     plant.fail = silent
     steps = turn(loop, plant, 6)
 
     assert steps[-1].alarm
-    assert (controller.asked, plant.server.knobs["ways:hog"]) == (1, "1" if able else "3")
+    assert (controller.asked, plant.server.knobs["ways:hog"]) == ((1, "1") if able else (5, "3"))
+    why = "" if able else "; protecting promises failed: KeyError: 'a tenant it does not know'"
+    assert [*told, steps[-1].fault] == ["the counters are gone" + why] * 2
+
+
+def test_protection_that_could_not_be_applied_is_applied_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision is made once in an alarm; a machine that refuses it gets it again in the next round."""
+
+    class Careful(Protecting):
+        asked = 0
+
+        def protect(self, memory: object) -> ControlDecision:
+            self.asked += 1
+            return ControlDecision(EnforcementPlan("s", (TenantSetting("hog", llc_way_mask=0x1),)), memory, urgent=True)
+
+    plant, controller = Scripted(), Careful()
+    loop = ControlLoop(plant, controller, Patience(1.0, 9.0, 9.0), receipts=tmp_path)
+    turn(loop, plant, 2)
+    plant.fail = silent
+    with monkeypatch.context() as locked:
+        locked.setattr(loop, "_enforce", refusing)
+        steps = turn(loop, plant, 3)
+    assert "protecting promises failed: the machine refuses" in str(steps[-1].fault)
+
+    assert turn(loop, plant, 1)[-1].fault == "the counters are gone"
+    assert (controller.asked, plant.server.knobs["ways:hog"]) == (1, "1")
 
 
 def test_what_was_loosened_and_not_seen_to_hold_is_taken_back(tmp_path: Path) -> None:

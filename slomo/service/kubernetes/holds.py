@@ -66,7 +66,7 @@ class SharedHolds:
     """
 
     def __init__(self, watch: Watch, view: ClusterView) -> None:
-        self._watch, self._view, self._wall = watch, view, time.time
+        self._watch, self._view = watch, view
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{watch.namespace}/leases"
         self._known: dict[str, _Held] = {}
         #: Places of this replica that wait to be written, by node.
@@ -86,7 +86,7 @@ class SharedHolds:
         The coroutine returns False if another replica has changed the node's places, so that the node must be judged
         again. It raises TakenMeanwhile if the API server does not answer.
         """
-        place = _HeldPlace(need.nf, need.min_share, need.min_mpps, self._wall() + HOLD_S)
+        place = _HeldPlace(need.nf, need.min_share, need.min_mpps, time.time() + HOLD_S)
         self._wanted.setdefault(node, {})[uid] = place
         self._view.hold(uid, need, node)
         return self._take(uid, place, node, self._foreign[node])
@@ -110,7 +110,7 @@ class SharedHolds:
 
     async def _shared(self, node: str) -> bool:
         """Write all places wanted on a node to the API; return False if another replica has changed them."""
-        known, now_s = self._known.get(node), self._wall()
+        known, now_s = self._known.get(node), time.time()
         places = {} if known is None else {key: it for key, it in known.places.items() if it.until_s > now_s}
         answer = await self._write(node, places | self._wanted[node], known)
         if answer.status_code < 300:
@@ -184,7 +184,7 @@ class SharedHolds:
         names = {lease.metadata.name.removeprefix(PREFIX) for lease in leases}
         self._known = {node: held for node, held in self._known.items() if node in names}
         for lease in leases:  # their time of writing is known only by the replicas' clocks
-            self._held(lease, self._wall())
+            self._held(lease, time.time())
 
 
 def _is_newer(version: str, than: str) -> bool:

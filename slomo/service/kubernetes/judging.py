@@ -82,7 +82,7 @@ class NodeJudge:
         confidence: float,
         factors: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
-        self.library, self._clock = library, time.monotonic
+        self.library = library
         self.estimates = ThroughputEstimates(library, confidence=confidence)
         self.estimates.takes_strangers = True
         self.estimates.factors = factors or {}
@@ -103,7 +103,7 @@ class NodeJudge:
         """
         judged: dict[str, Judged] = {}
         new: dict[Host, dict[int, tuple[Signature, list[str]]]] = {}
-        remembered, begun = self._known_of(need), self._clock()
+        remembered, begun = self._known_of(need), time.monotonic()
         nodes, mixes, own = view.nodes, self._mixes, view.node_of(uid)
         for name in names:
             node, mixed = nodes.get(name, _UNKNOWN), mixes.get(name)
@@ -120,7 +120,7 @@ class NodeJudge:
         for host, bases in new.items():
             order = list(bases.items())
             for first in range(0, len(order), TOGETHER):
-                if self._clock() - begun > LONGEST_S:
+                if time.monotonic() - begun > LONGEST_S:
                     raise JudgesTooLong("judging takes too long, ask again")
                 part = order[first : first + TOGETHER]
                 answers = self._judged(need, host, [mix for _, (mix, _) in part])

@@ -104,13 +104,12 @@ class Preemptor:
 
     def __init__(self, watch: Watch, view: ClusterView, mode: Eviction, counted: Counter) -> None:
         self._watch, self._view, self._mode, self._counted = watch, view, mode, counted
-        self._clock = time.monotonic
         self._waiting: dict[str, tuple[Preemption, float]] = {}
         self._spared: dict[str, float] = {}
 
     def is_waiting(self, uid: str) -> bool:
         """Whether a pod waits for room, since victims evicted for it have not ended yet."""
-        now_s = self._clock()
+        now_s = time.monotonic()
         self._waiting = {
             key: (room, until_s)
             for key, (room, until_s) in self._waiting.items()
@@ -120,7 +119,7 @@ class Preemptor:
 
     def choose(self, pod: Pod, need: PodNeed, names: Sequence[str], judge: NodeJudge) -> Preemption | None:
         """Return the pods to evict for a pod that fits on no node; None if no eviction helps."""
-        uid, now_s = pod.metadata.uid, self._clock()
+        uid, now_s = pod.metadata.uid, time.monotonic()
         if self._mode == "off" or not uid or not pod.may_preempt or self.is_waiting(uid):
             return None
         self._spared = {key: until_s for key, until_s in self._spared.items() if until_s > now_s}
@@ -144,7 +143,7 @@ class Preemptor:
                       room.node, who, outcome)  # fmt: skip
             if outcome != "done":
                 self._waiting.pop(uid, None)
-                self._spared[victim] = self._clock() + ENDS_S
+                self._spared[victim] = time.monotonic() + ENDS_S
                 return
 
     def narrowed(

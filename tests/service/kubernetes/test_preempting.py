@@ -49,7 +49,6 @@ def asked(start: Started, api: Api, mode: Eviction, asks: list[Pod]) -> tuple[Ku
         room.view.pod_seen(ranked(name, "0.3", priority, name[0]))  # beside one alone there is room for 0.85
     room.view.heard("nodes")
     room.view.heard("pods")
-    room.judge._clock = lambda: 0.0
     counter = Counter("evictions", "", ("mode", "outcome"))
 
     async def run() -> None:

@@ -4,12 +4,14 @@ import asyncio
 import json
 import random
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
+from slomo.service.kubernetes import holds
 from slomo.service.kubernetes.holds import HELD, LABEL, SharedHolds, TakenMeanwhile
 from slomo.service.kubernetes.leading import ACTS_S, LASTS_S, NAME, Leader
 from slomo.service.kubernetes.pods import MACHINE, MIN_SHARE, NF, need_of
@@ -78,7 +80,6 @@ def replica(start: Started, api: Leases, nodes: int) -> KubernetesRoom:
     room.view.replace_nodes([node(f"n{number}") for number in range(nodes)])
     room.view.heard("nodes")
     room.view.heard("pods")
-    room.judge._clock = lambda: 0.0
     room.watch = line(api, room.view)
     room.holds = SharedHolds(room.watch, room.view)
     return room
@@ -232,7 +233,9 @@ def test_a_pod_that_was_filtered_by_nobody_is_judged_before_it_is_bound(start: S
         msgspec.convert({"PodName": "../x", "PodNamespace": "d", "PodUID": "u", "Node": "n0"}, BindingArgs)
 
 
-def test_held_places_are_seen_by_a_replica_that_starts_and_end_with_their_time(start: Started) -> None:
+def test_held_places_are_seen_by_a_replica_that_starts_and_end_with_their_time(
+    start: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A list of leases gives what is held; what is bound or over is not held again, and is written no more."""
     api = Leases()
     old, new = replica(start, api, 1), replica(start, api, 1)
@@ -245,14 +248,14 @@ def test_held_places_are_seen_by_a_replica_that_starts_and_end_with_their_time(s
     assert set(new.view.holds) == {"b"}
     assert set(new.view.nodes["n0"].tenants) == {"a"}
 
-    later = new.holds._wall() + HOLD_S + 1.0
-    new.holds._wall = lambda: later
+    later = time.time() + HOLD_S + 1.0
+    monkeypatch.setattr(holds, "time", SimpleNamespace(time=lambda: later))
     asyncio.run(new.filter(pod("c", share="0.1"), ["n0"]))
     assert set(json.loads(api.kept["slomo-hold-n0"]["metadata"]["annotations"][HELD])) == {"c"}
 
 
 @pytest.mark.parametrize("jump_s", [-86400.0, -3600.0, 3600.0])
-def test_clocks_of_replicas_need_not_agree(start: Started, jump_s: float) -> None:
+def test_clocks_of_replicas_need_not_agree(start: Started, jump_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another replica holds counts for as long as here, however far its clock is off, and ends in time."""
     api = Leases()
     here, there = replica(start, api, 1), replica(start, api, 1)
@@ -260,8 +263,9 @@ def test_clocks_of_replicas_need_not_agree(start: Started, jump_s: float) -> Non
     here.view._clock = lambda: now[0]
     assert here.holds is not None
     assert there.holds is not None
-    there.holds._wall = lambda: time.time() + jump_s
-    asyncio.run(there.filter(pod("a", share="0.1"), ["n0"]))
+    with monkeypatch.context() as clock:
+        clock.setattr(holds, "time", SimpleNamespace(time=lambda: time.time() + jump_s))
+        asyncio.run(there.filter(pod("a", share="0.1"), ["n0"]))
     here.holds._seen(msgspec.convert(api.kept["slomo-hold-n0"], Lease))
     assert set(here.view.holds) == {"a"}
     now[0] = HOLD_S + 1.0
