@@ -14,8 +14,9 @@ from slomo.errors import PredictionError, SlomoError
 from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature
-from slomo.placement.feasibility.oracle import MixVerdict, Oracle
+from slomo.placement.feasibility.oracle import MixVerdict
 from slomo.placement.feasibility.worst_case import STRANGER
+from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
 
@@ -87,7 +88,8 @@ class NodeJudge:
         self.estimates.takes_strangers = True
         self.estimates.factors = factors or {}
         self.pieces = Pieces()
-        self.oracle = Oracle(self.pieces, self.estimates, predicts=True)
+        self._policy = PredictedBestFit(self.estimates, self.pieces)
+        self.oracle = self._policy.oracle
         self._numbers: dict[tuple[PodNeed, str], int] = {}
         self._mixes: dict[str, _Mixed] = {}
         #: Number of each mix on each kind of host, used as key since numbers hash faster.
@@ -181,7 +183,7 @@ class NodeJudge:
             return [Judged(False, refusal, host=host)] * len(bases)
         grown = [self.pieces.grown(base, number) for base in bases]
         verdicts = self.oracle.verdicts(host, grown)
-        return [self._answer(host, mix, verdict) for mix, verdict in zip(grown, verdicts, strict=True)]
+        return [self._answer(host, mix, number, verdict) for mix, verdict in zip(grown, verdicts, strict=True)]
 
     def strangers(self, name: str, view: ClusterView) -> tuple[str, ...]:
         """Return the pods on a node that have no model; each counts as the worst known neighbour."""
@@ -202,11 +204,13 @@ class NodeJudge:
         """Return whether a mix keeps every promise, with the predictions."""
         return self.oracle.verdict(host, mix)
 
-    def _answer(self, host: Host, signature: Signature, verdict: MixVerdict) -> Judged:
+    def _answer(self, host: Host, signature: Signature, number: int, verdict: MixVerdict) -> Judged:
+        """Return the judgement of a node; of empty nodes, those rank first of which the pod takes the least share."""
         if verdict.breach is not None:
             why = NO_CORE if verdict.breach.what == "cores" else BREAKS
             return Judged(False, why, is_judged=True, host=host, mix=signature)
-        mark = (self.oracle.pieces.cores(signature), -verdict.headroom)
+        last = -verdict.headroom if len(signature) > 1 else -self._policy.weight(host, number) * host.cost
+        mark = (self.pieces.cores(signature), last)
         return Judged(True, "", is_judged=True, host=host, mix=signature, rank=mark)
 
     def _mixed(self, name: str, node: NodeView, without: str) -> _Mixed | None:

@@ -308,7 +308,7 @@ class ControlPlane:
             reasons = [f"{name}: {self.why_it_waits(name)}" for name in waiting()]
             raise AssertionError(f"{error}; waiting: {'; '.join(reasons)}") from None
 
-    def wait_until_settled(self, names: Iterable[str], limit_s: float, most: int = 20) -> tuple[float, list[str]]:
+    def wait_until_settled(self, names: Iterable[str], limit_s: float, most: int = 4) -> tuple[float, list[str]]:
         """Wait until each pod has a node, or none keeps every SLO with a few; return how long it took [s], and those.
 
         The scheduler asks again for refused pods when something changes, else after five minutes.

@@ -246,6 +246,17 @@ def test_judging_that_takes_too_long_is_deferred_and_gets_further(
     assert ask(extender, "filter", "slow", ["empty", "busy"], share="0.5")["Error"] == ""
 
 
+def test_of_empty_nodes_a_pod_opens_the_one_of_which_it_takes_the_least(extender: TestClient) -> None:
+    """Its share of a node is one over the copies of it that fit there; the emptiest of nodes stay for others."""
+    judge, view = extender.service.kubernetes.judge, extender.service.kubernetes.view  # type: ignore[attr-defined]
+    view.replace_nodes([node("large"), node("small", reserved="6")])
+    view.replace_pods([])
+    judged = judge.judge(need_of(pod("n", share="0.3")), "n", ["large", "small"], view)
+    assert judged["large"].ok
+    assert judged["small"].ok
+    assert judged["large"].rank > judged["small"].rank
+
+
 def test_a_scored_pod_holds_its_place_until_it_is_bound(extender: TestClient) -> None:
     """Between score and bind the place is taken; the binding elsewhere, or the end of time, frees it."""
     view: ClusterView = extender.service.kubernetes.view  # type: ignore[attr-defined]
