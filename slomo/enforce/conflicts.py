@@ -5,6 +5,7 @@ tenants. Ways that another receipt guarantees to a tenant are not given to other
 each other: resctrl and pqos for cache classes, CPU sets and CPU affinity for CPUs.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -65,6 +66,8 @@ def protection(pid: int, processes: Path = Path("/proc")) -> str:
     """Return why a process's settings must not change; an empty text if they may."""
     if pid == 1:
         return "starts and ends all others"
+    if pid == os.getpid():
+        return "is slomo itself"
     fields = stat_fields(pid)
     if fields is not None and int(fields[_FLAGS]) & _KERNEL_THREAD:
         return "is a thread of the kernel"

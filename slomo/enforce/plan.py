@@ -5,6 +5,7 @@ NUMASFP (COMSNETS'22) allocates it, CPU weights and schedulers as NFVnice (SIGCO
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -174,8 +175,7 @@ class EnforcementPlan:
     rest_way_mask: WayMask | None = None
 
     def __post_init__(self) -> None:
-        names = [setting.tenant for setting in self.tenants]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(each.tenant for each in self.tenants).items() if count > 1)
         if twice:
             raise InvalidValueError(f"plan for '{self.server}': tenant '{twice[0]}' is listed twice", hint="once each")
         check_exclusive(self.tenants)
@@ -209,11 +209,10 @@ class EnforcementPlan:
 def check_exclusive(tenants: Iterable[TenantSetting]) -> None:
     """Raise InvalidValueError, which names both tenants, if one tenant's guaranteed ways are also given to another."""
     masks = [(t.tenant, t.llc_way_mask, t.exclusive) for t in tenants if t.llc_way_mask is not None]
-    for number, (name, mask, mine) in enumerate(masks):
-        for other, its, theirs in masks[number + 1 :]:
-            if (mine or theirs) and mask & its:
+    for name, mask in ((name, mask) for name, mask, exclusive in masks if exclusive):
+        for other, its, _ in masks:
+            if other != name and mask & its:
                 raise InvalidValueError(
-                    f"ways {mask & its:#x} are guaranteed to '{name if mine else other}' and also given to "
-                    f"'{other if mine else name}'",
+                    f"ways {mask & its:#x} are guaranteed to '{name}' and also given to '{other}'",
                     hint="guaranteed masks must not overlap",
                 )

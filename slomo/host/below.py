@@ -9,7 +9,8 @@ from pathlib import Path
 def below(root: Path, name: str) -> Path:
     """Return the path of a name below a folder.
 
-    Raises PermissionError if the path leads out of the folder: an absolute path, one with ``..``, or one over a link.
+    Raises PermissionError if the path leads out of the folder: an absolute path, one with ``..``, or one over a link;
+    also if the kernel takes no names of that length.
 
     Examples
     --------
@@ -25,8 +26,10 @@ def below(root: Path, name: str) -> Path:
         path = path / part
         try:
             linked = stat.S_ISLNK(os.lstat(path).st_mode)
-        except OSError:  # missing or no folder: opening it later raises an error
-            continue
+        except OSError as problem:
+            if problem.errno == errno.ENAMETOOLONG:
+                raise PermissionError(errno.EPERM, "is longer than the kernel takes", name) from None
+            continue  # missing or no folder: opening it later raises an error
         if linked:
             raise PermissionError(errno.EPERM, f"leads out of '{root}' over a link", name)
     return path

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.enforce.conflicts import require_unprotected
 from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import InvalidValueError, StoreError, TestbedError
@@ -286,3 +288,29 @@ def test_a_monitored_task_changes_class_by_renaming_its_group(tmp_path: Path) ->
 
     assert [change.knob for change in receipt.made][-1] == "monitor:pod"
     assert tree.monitoring_groups("slomo-pod") == ("slomo-pod/mon_groups/pod",)
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 300, "a/" * 3000, "../..", "a/../b", "a\0b"], ids=["long", "deep", "above", "aside", "zero"]
+)
+def test_names_that_cannot_be_groups_are_refused(name: str, tmp_path: Path) -> None:
+    """The kernel's limits are told as invalid values, as ways out of the tree are."""
+    (tmp_path / "cpu").mkdir()
+    with pytest.raises(InvalidValueError, match="control group"):
+        CgroupBackend(tmp_path).path(f"cpu/{name}")
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_tenants_named_like_folders_have_groups_of_their_own(name: str, tmp_path: Path) -> None:
+    """A tenant's name is text, never a path."""
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cgroup.procs").touch()
+    tenant = TenantSetting(name, process_ids=(os.getppid(),), cpu_weight=2.0)
+    wishes = CgroupBackend(tmp_path).wishes(EnforcementPlan("s", (tenant,)))
+    assert wishes[1].knob == "group:cpu/slomo/-"
+
+
+def test_slomo_never_changes_its_own_settings() -> None:
+    """A service that throttles itself could hardly undo anything."""
+    with pytest.raises(InvalidValueError, match="is slomo itself"):
+        require_unprotected("t", os.getpid())

@@ -68,7 +68,8 @@ class CgroupBackend(CgroupKnobs, Backend):
                 folder = f"{base}{tenant.cgroup.strip('/')}"
                 self._require_tenants(folder, tenant)
             elif tenant.process_ids:
-                folder = f"{base}{PARENT}/{re.sub(r'[^A-Za-z0-9_.-]+', '-', tenant.tenant)}"
+                name = re.sub(r"[^A-Za-z0-9_.-]+|^\.+$", "-", tenant.tenant)
+                folder = f"{base}{PARENT}/{name}"
                 wishes += self._make(controller, base, folder, set(mine))
             else:
                 raise TestbedError(
