@@ -42,7 +42,9 @@ def main() -> int:
     names = given.policy or [name for name in policy_names() if profiles or not policy_class(name).needs_profiles]
     done, broken, begun, number = 0, 0, time.perf_counter(), given.seed
     while done < given.operations:
-        placer = Placer(library, constrained_cluster(machine), names[number % len(names)], profiles=profiles)
+        plain = number // len(names) % 3 == 0  # where new requests and moves are planned together
+        cluster = constrained_cluster(machine, racks=4 if plain else 3, plain=plain)
+        placer = Placer(library, cluster, names[number % len(names)], profiles=profiles)
         operations = RandomOperations(placer, functions, number)
         for _ in range(min(_ROUND, given.operations - done)):
             said = operations.step()

@@ -32,8 +32,16 @@ _LABELS: tuple[dict[str, str], ...] = (
 )
 
 
-def constrained_cluster(machine: str, racks: int = 3, per_rack: int = 2) -> Cluster:
-    """Return a cluster of racks with taints, labels, limited amounts and reserved cores here and there."""
+def constrained_cluster(machine: str, racks: int = 3, per_rack: int = 2, *, plain: bool = False) -> Cluster:
+    """Return a cluster of racks with taints, labels, limited amounts and reserved cores here and there.
+
+    A plain one has only labels: new requests and moves are planned together nowhere else.
+    """
+    if plain:
+        places = [(rack, number) for rack in range(racks) for number in range(per_rack)]
+        labels = [{"rack": f"r{rack}", "disk": "ssd" if number else "hdd"} for rack, number in places]
+        named = zip(places, labels, strict=True)
+        return Cluster(tuple(Server(f"r{rack}-{number}", machine, labels=each) for (rack, number), each in named))
     servers = []
     for rack in range(racks):
         for number in range(per_rack):
@@ -74,7 +82,9 @@ class RandomOperations:
         self._degraded: set[str] = set()
         self._made = 0
         self._look()
-        weights = np.array([*OPERATIONS.values()], dtype=float)
+        self._plain = not any(server.taints for server in placer.cluster.servers)
+        drawn = OPERATIONS | ({"taint": 0, "reoptimise": 9} if self._plain else {})
+        weights = np.array([*drawn.values()], dtype=float)
         self._odds = weights / weights.sum()
 
     def step(self) -> list[str]:
@@ -210,6 +220,9 @@ class RandomOperations:
             said[options[at][0]] = options[at][1]
         if said.get("affinity") == said.get("anti_affinity"):
             said.pop("affinity", None)
+        if self._plain and draw.random() < 0.9:
+            slo = SLO(min_share=float(draw.uniform(0.5, 0.95)))
+            return Request(f"q{self._made}", self._pick(self._functions), slo, priority=int(draw.integers(0, 4)))
         chain = [self._pick(self._functions) for _ in range(1 if draw.random() < 0.8 else 2)]
         slo = SLO(min_share=float(draw.uniform(0.2, 0.95))) if draw.random() < 0.9 else SLO(kind="on-demand")
         said |= {"id": f"q{self._made}", "chain": chain, "slo": slo, "priority": int(draw.integers(0, 4))}
