@@ -7,6 +7,7 @@ throughput of tenants without a promise, then by the number of changes.
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -74,11 +75,26 @@ def best_effort(
     enough = [outlook for outlook in tried if outlook.kept]
     if enough:
         at = usual or situation
-        chosen = preferred(at, foresee_many(at, [outlook.settings for outlook in enough])).settings
+        chosen = preferred(at, foresee_many(at, _least_throttled(enough))).settings
         return next(outlook for outlook in enough if outlook.settings is chosen)
     best = min((now, *tried), key=lambda outlook: (len(outlook.broken), -outlook.spare))
     gained = best.spare - now.spare
     return best if len(best.broken) < len(now.broken) or gained > HARDLY else now
+
+
+def _least_throttled(enough: Sequence[Outlook]) -> list[Mapping[str, Setting]]:
+    """Return settings without those that differ from an earlier one only in stronger throttles.
+
+    Stronger throttles leave best effort no more where weaker ones keep the promises.
+    """
+    kinds: dict[tuple[object, ...], list[tuple[tuple[float, ...], Mapping[str, Setting]]]] = {}
+    for settings in (outlook.settings for outlook in enough):
+        chosen = settings.values()
+        kept = kinds.setdefault(tuple((each.mask, each.weight, each.remote) for each in chosen), [])
+        percents = tuple(each.bandwidth_percent for each in chosen)
+        if not any(all(map(operator.le, percents, others)) for others, _ in kept):
+            kept.append((percents, settings))
+    return [settings for kept in kinds.values() for _, settings in kept]
 
 
 def least_cost(
