@@ -167,3 +167,10 @@ def test_chains_are_for_weights_only() -> None:
         control_from({"controller": "cpu_shares", "tenants": []}, "c")
     with pytest.raises(ConfigurationError, match="stages"):
         control_from({"controller": "cpu_shares"}, "c")
+
+
+def test_two_tenants_of_one_name_are_refused() -> None:
+    """One would stand for both."""
+    twice = [{"workload": "lpm", "name": "a"}, {"workload": "nat", "name": "a"}]
+    with pytest.raises(ConfigurationError, match="two tenants are named 'a'"):
+        control_from({"tenants": twice}, "c")

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -154,6 +155,8 @@ def control_from(
     workloads = [parse_workload(tenant.workload) for tenant in told.tenants]
     named = enumerate(zip(told.tenants, workloads, strict=True))
     tenants = tuple((each.name or f"{number}:{work.nf}", work, each.slo) for number, (each, work) in named)
+    if twice := [name for name, count in Counter(name for name, _, _ in tenants).items() if count > 1]:
+        raise ConfigurationError(f"{path}: two tenants are named '{twice[0]}'", hint="give each a name of its own")
     _check_pools(path, told, controller)
     described = _described(path, told, controller if machine is None else "")
     system = _system(path, data) if controller == SHARES else None
