@@ -20,9 +20,11 @@ from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
-from slomo.models.evidence import WIDER, caution, doubt, trusted
+from slomo.models.evidence import COVERAGE, VerdictErrors, caution, doubt
+from slomo.models.interval_ends import interval_of_one
+from slomo.models.intervals import ConformalCalibration, scores_between
 from slomo.models.local_errors import NEAREST
-from slomo.models.neighbourhood import beside
+from slomo.models.neighbourhood import UNKNOWN, beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
 from slomo.models.responses.server_response import ServerResponse
@@ -84,15 +86,16 @@ def judged(
     felt: Floats,
     moved: Sequence[float],
     channel: float = 0.0,
-    error: float | None = None,
+    kept: float | None = None,
+    kind: int = UNKNOWN,
     models: Sequence[NFModel] = (),
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on the prediction of one NF beside neighbours, with its reasons.
 
     `response`: response of the NF. `felt`, shape (pressures,): pressure on the NF. `moved`: data moved by its
     neighbours together, by :data:`MOVED`; empty if this cannot exceed the measured amounts. `channel`: used share of
-    the memory bandwidth (:func:`channel_load`). `error`: usual held-out error at this predicted loss and beside such
-    neighbours, as a share of solo throughput. `models`: models of all NFs of the server.
+    the memory bandwidth (:func:`channel_load`). `kept`: share of solo throughput that it keeps if saturated; if None,
+    held-out errors do not count. `kind`: kind of its neighbourhood. `models`: models of all NFs of the server.
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()
@@ -101,7 +104,9 @@ def judged(
         verdicts, why = response.applicability.check(felt[np.newaxis])
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
-    if why_not := caution(response.calibration, error, near):
+    calibration = response.calibration
+    held_out = None if kept is None or not calibration.count else _errors(calibration, kept, kind, near)
+    if why_not := caution(calibration, held_out):
         more = (*more, why_not)
     if channel > FULL:
         known = f"is predicted: {division(models)}" if response.knows_waiting else "is unknown"
@@ -112,23 +117,38 @@ def judged(
     return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
 
 
-def _beside(response: ServerResponse, felt: Floats) -> tuple[bool, float | None]:
-    """Return whether a profile covers the pressure on an NF, and the mean error of the mixes nearest to it, if known.
+def _beside(response: ServerResponse, felt: Floats) -> tuple[bool, tuple[float, float] | None]:
+    """Return whether a profile covers the pressure on an NF, and mean and largest error of the mixes nearest to it.
 
-    Compiled code, where it is loaded, returns the same bits.
+    The errors are None if they are not known. Compiled code, where it is loaded, returns the same bits.
     """
     covered, local = response.applicability, response.calibration.local
     if code := code_for(_VERDICT):
-        inside, near = code[0](felt, covered.inside, local.row, NEAREST)
-        return inside, near if local.suffice else None
-    return covered.covers(felt.tolist()), float(local.near(felt)) if local.suffice else None
+        inside, *near = code[0](felt, covered.inside, local.row, NEAREST)
+        return inside, (near[0], near[1]) if local.suffice else None
+    mean, largest = local.near(felt) if local.suffice else (np.nan, np.nan)
+    return covered.covers(felt.tolist()), (float(mean), float(largest)) if local.suffice else None
 
 
-def usual_error(model: NFModel, possible_mpps: float, kind: int) -> float | None:
-    """Return the mean known error of predictions near `possible_mpps`, as a share of solo throughput."""
-    if model.response is None or not model.response.calibration.count:
-        return None
-    return model.response.calibration.usual_error(max(1.0 - possible_mpps / model.solo_mpps, 0.0), kind)
+def _errors(
+    calibration: ConformalCalibration, kept: float, kind: int, near: tuple[float, float] | None
+) -> VerdictErrors:
+    """Return the held-out errors that decide the verdict on one prediction, some of which must be known."""
+    if near is None:
+        return VerdictErrors(calibration.usual_error(max(1.0 - kept, 0.0), kind))
+    scores_low, scores_high = scores_between(calibration, COVERAGE)
+    low, high = interval_of_one(kept, 1.0, calibration.shape, (scores_low[kind], scores_high[kind]))
+    return VerdictErrors(*near, (high - low) / 2.0)
+
+
+def _errors_of_all(
+    calibration: ConformalCalibration, kept: Floats, kinds: NDArray[np.int64], pressure: Floats
+) -> VerdictErrors:
+    """Return :func:`_errors` for many predictions."""
+    if not calibration.local.suffice:
+        return VerdictErrors(calibration.usual_errors(np.maximum(1.0 - kept, 0.0), kinds))
+    low, high = calibration.interval_mpps(kept, 1.0, COVERAGE, kinds)
+    return VerdictErrors(*calibration.local.near(pressure), (high - low) / 2.0)
 
 
 @lru_cache(maxsize=4096)
@@ -188,13 +208,9 @@ def codes_of_first(
         if caution(response.calibration):
             codes[rows] = np.maximum(codes[rows], VERDICTS.index(Verdict.EXTRAPOLATED))
         elif response.calibration.count:
-            loss = np.maximum(1.0 - at_rest.throughput_mpps[rows, 0] / models[number].solo_mpps, 0.0)
-            errors, most = response.calibration.usual_errors(loss, kinds[rows]), trusted(response.calibration)
-            if response.calibration.local.suffice:
-                limits = np.minimum(most, WIDER * errors)
-                codes[rows] = np.maximum(codes[rows], response.calibration.local.near(pressure) > limits)
-            else:
-                codes[rows] = np.maximum(codes[rows], errors > most)
+            kept = at_rest.throughput_mpps[rows, 0] / models[number].solo_mpps
+            held_out = _errors_of_all(response.calibration, kept, kinds[rows], pressure)
+            codes[rows] = np.maximum(codes[rows], held_out.too_large(response.calibration))
     doubtful = np.flatnonzero(company & (known.own_most[others].sum(axis=1) > known.limits[firsts]).any(axis=1))
     if len(doubtful):
         there = FixedPoints(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])
@@ -224,9 +240,10 @@ def reasons_of_first(
         model, why = models[number], tuple[str, ...]()
         assert model.response is not None
         if members[row, 1:].max(initial=-1) >= 0:
-            error = usual_error(model, possible[row], kinds[row])
+            kept = possible[row] / model.solo_mpps
             tenants = [models[each] for each in members[row].tolist() if each >= 0]
-            _, why = judged(model.response, at_rest.pressure[row, 0], moved[row], channel[row], error, tenants)
+            felt, kind = at_rest.pressure[row, 0], kinds[row]
+            _, why = judged(model.response, felt, moved[row], channel[row], kept, kind, tenants)
         doubt = doubted(model, coverage)
         reasons.append(why if doubt is None else (doubt, *why))
     return reasons

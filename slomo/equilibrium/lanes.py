@@ -152,7 +152,7 @@ def left_of_one(units, members, tangents, speeds, mpps, pace):  # type: ignore[n
 
 
 def judge_one(felt, inside, errors, nearest):  # type: ignore[no-untyped-def]
-    """Return whether a profile covers one NF's pressure, and the mean held-out error of the mixes nearest to it.
+    """Return whether a profile covers one NF's pressure, and mean and largest held-out error of the nearest mixes.
 
     Results equal those of `slomo.models.applicability` and `local_errors`. `inside`, shape (3 + pressures, pressures +
     1), has low and high end, centre and rows of the precision; its last column begins with the farthest squared
@@ -177,12 +177,13 @@ def judge_one(felt, inside, errors, nearest):  # type: ignore[no-untyped-def]
                 least[at] = least[at - 1]
                 at -= 1
             least[at] = value
-    total, count = 0.0, 0
+    total, largest, count = 0.0, 0.0, 0
     for n in range(mixes):
         if distances[n] <= least[nearest - 1]:
             total += errors[0, 1 + n]
+            largest = max(largest, errors[0, 1 + n])
             count += 1
-    return covered, total / max(count, 1)
+    return covered, total / max(count, 1), largest
 
 
 def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901

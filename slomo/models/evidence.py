@@ -7,6 +7,7 @@ stated width, the error of an answer is unknown, and so is its verdict.
 
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,9 +32,9 @@ FEWEST_OF_TRANSFER = 15
 #: as a share of solo. Chosen among 0.5 to 2 and 0 to 1 % on profiles and mixes of `benchmarks/three_sources.py`, seeds
 #: 31 and 32 (`benchmarks/verdicts.py` judges others): supported answers were twice as accurate in every set.
 USUAL, NEGLIGIBLE = 1.25, 0.005
-#: The held-out error in the mixes nearest in pressure is at most this many times what the interval's width assumes.
-#: With twice the error, an interval that holds as often would be twice as wide.
-WIDER = 2.0
+#: Where the mixes nearest in pressure are known, their mean error is negligible up to a larger share of solo, and none
+#: of their errors exceeds so many times half the width of the interval at this coverage.
+NEGLIGIBLE_NEAR, FAR_OFF, COVERAGE = 0.01, 2.0, 0.9
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def evidence_of(
     distance = covered[0].distance_share(covered[1]) if covered is not None and covered[0].feature_names else None
     error = calibration.usual_error(loss, kind) if calibration.count else None
     if covered is not None and calibration.local.suffice:
-        error = float(calibration.local.near(covered[1]))
+        error = float(calibration.local.near(covered[1])[0])
     return Evidence(
         model,
         calibration.source,
@@ -99,39 +100,58 @@ def evidence_of(
     )
 
 
-def caution(calibration: ConformalCalibration, usual: float | None = None, near: float | None = None) -> str | None:
+class VerdictErrors(NamedTuple):
+    """Held-out errors that decide the verdict on one prediction, or on an array of them, as shares of solo throughput.
+
+    Examples
+    --------
+    >>> calibration = ConformalCalibration(np.array([-1.0, 1.0]), "mixes", average=0.02)
+    >>> [VerdictErrors(0.02, largest, half_width=0.01).too_large(calibration) for largest in (0.02, 0.03)]
+    [False, True]
+    """
+
+    #: Mean error: of the mixes nearest in pressure if these are known, else at this predicted loss.
+    mean: Any
+    #: Largest error of the mixes nearest in pressure, and half the width of the interval; None if these are not known.
+    largest: Any = None
+    half_width: Any = None
+
+    def too_large(self, calibration: ConformalCalibration) -> Any:
+        """Return whether the errors are too large for a `supported` prediction."""
+        if self.largest is None:
+            return self.mean > trusted(calibration)
+        return (self.mean > trusted(calibration, NEGLIGIBLE_NEAR)) | (self.largest > FAR_OFF * self.half_width)
+
+
+def caution(calibration: ConformalCalibration, held_out: VerdictErrors | None = None) -> str | None:
     """Return why a prediction's verdict is at most `extrapolated`; None if it may be `supported`.
 
     Runs beside the synthetic competitor do not measure how hard a carried function presses on others on this machine.
     And where held-out errors are large, measurements support an answer less than elsewhere, however near they are.
 
-    `calibration`: held-out errors of the model that answers. `usual`: their mean at this predicted loss and beside such
-    neighbours, as a share of solo throughput, which sets the interval's width. `near`: their mean in the mixes nearest
-    in pressure, which counts instead where it is known.
+    `calibration`: held-out errors of the model that answers. `held_out`: those of this prediction.
     """
     if calibration.source == TRANSFER:
         return "carried over from another machine: no mix measured here tells how hard its neighbours press"
-    if usual is None:
+    if held_out is None or not held_out.too_large(calibration):
         return None
-    if near is not None:
-        if near <= min(trusted(calibration), WIDER * usual):
-            return None
-        return (
-            f"held-out errors in the {NEAREST} mixes nearest in pressure are {100.0 * near:.2g} % of solo on average, "
-            f"over all {100.0 * calibration.average:.2g} %, and {100.0 * usual:.2g} % as the interval assumes"
-        )
-    if usual <= trusted(calibration):
-        return None
+    mean, over_all = (
+        f"{100.0 * held_out.mean:.2g} % of solo on average",
+        f"over all {100.0 * calibration.average:.2g} %",
+    )
+    if held_out.largest is None:
+        return f"held-out errors at this loss beside such neighbours are {mean}, {over_all}"
     return (
-        f"held-out errors at this loss beside such neighbours are {100.0 * usual:.2g} % of solo on average, "
-        f"over all {100.0 * calibration.average:.2g} %"
+        f"held-out errors in the {NEAREST} mixes nearest in pressure are {mean} and up to "
+        f"{100.0 * held_out.largest:.2g} %, {over_all}; half the interval is {100.0 * held_out.half_width:.2g} %"
     )
 
 
-def trusted(calibration: ConformalCalibration) -> float:
-    """Return the largest held-out error behind a `supported` prediction, as a share of solo throughput.
+def trusted(calibration: ConformalCalibration, negligible: float = NEGLIGIBLE) -> float:
+    """Return the largest mean held-out error behind a `supported` prediction, as a share of solo throughput.
 
-    It is at most solo throughput itself: with a larger error, the answer 0 would be nearer.
+    It is at most solo throughput itself: with a larger error, the answer 0 would be nearer. An error up to `negligible`
+    is trusted however small the machine's average is.
 
     Examples
     --------
@@ -140,7 +160,7 @@ def trusted(calibration: ConformalCalibration) -> float:
     >>> trusted(ConformalCalibration(np.array([-1.0, 1.0]), "mixes", average=84.0))
     1.0
     """
-    return min(max(USUAL * calibration.average, NEGLIGIBLE), 1.0) if calibration.average > 0.0 else math.inf
+    return min(max(USUAL * calibration.average, negligible), 1.0) if calibration.average > 0.0 else math.inf
 
 
 def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, coverage: float) -> str | None:

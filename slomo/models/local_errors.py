@@ -30,8 +30,8 @@ class LocalErrors(Stored):
     Examples
     --------
     >>> rising = LocalErrors(np.arange(9.0)[:, None], np.arange(9.0) / 100, np.array([8.0]))
-    >>> [round(float(rising.near(np.array([pressure]))), 3) for pressure in (0.0, 8.0)]
-    [0.03, 0.05]
+    >>> [round(float(error), 3) for pressure in (0.0, 8.0) for error in rising.near(np.array([pressure]))]
+    [0.03, 0.06, 0.05, 0.08]
     """
 
     #: Pressure in every mix, as predicted, shape (n, pressures).
@@ -43,11 +43,11 @@ class LocalErrors(Stored):
 
     @property
     def suffice(self) -> bool:
-        """Whether there are as many errors as :meth:`near` averages."""
+        """Whether there are as many errors as :meth:`near` reads."""
         return len(self.sizes) >= NEAREST
 
-    def near(self, pressure: Floats) -> Floats:
-        """Return the mean error of the mixes nearest to each pressure, as a share of solo throughput.
+    def near(self, pressure: Floats) -> tuple[Floats, Floats]:
+        """Return the mean and the largest error of the mixes nearest to each pressure, as shares of solo throughput.
 
         `pressure` has shape ``(pressures,)`` or ``(rows, pressures)``. The bits of a row do not depend on the others.
         Mixes as far away as the last of the nearest count, too.
@@ -56,8 +56,9 @@ class LocalErrors(Stored):
         away *= away
         distances = np.add.reduce(away, axis=-2)
         counts = distances <= np.partition(distances, NEAREST - 1)[..., NEAREST - 1 : NEAREST]
-        means: Floats = np.add.accumulate(counts * self.row[0, 1:], axis=-1)[..., -1] / np.add.reduce(counts, axis=-1)
-        return means
+        sizes = counts * self.row[0, 1:]
+        mean: Floats = np.add.accumulate(sizes, axis=-1)[..., -1] / np.add.reduce(counts, axis=-1)
+        return mean, np.maximum.reduce(sizes, axis=-1)
 
     @cached_property
     def row(self) -> Floats:

@@ -19,7 +19,7 @@ from slomo.equilibrium.competition import features_of_one
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict, worst
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.evidence import Evidence, caution, doubt, evidence_of
+from slomo.models.evidence import Evidence, VerdictErrors, caution, doubt, evidence_of
 from slomo.models.interval_ends import ends_mpps, interval_of_one
 from slomo.models.intervals import ConformalCalibration, scores_between
 from slomo.models.neighbourhood import UNKNOWN, kind_of
@@ -150,9 +150,10 @@ def read(
     if math.isnan(mpps):
         raise _refused(case, reasons, vector)
     kind = case.kind
-    error = calibration.usual_error(max(1.0 - mpps / subject.solo_mpps, 0.0), kind) if calibration.count else None
-    # held-out errors are for neighbourhoods that were not measured
-    if (why := caution(calibration, None if measured else error)) and verdict is Verdict.SUPPORTED:
+    held_out = None
+    if calibration.count and not measured:  # held-out errors are for neighbourhoods that were not measured
+        held_out = VerdictErrors(calibration.usual_error(max(1.0 - mpps / subject.solo_mpps, 0.0), kind))
+    if (why := caution(calibration, held_out)) and verdict is Verdict.SUPPORTED:
         verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
     if repeats is None and (why := doubt_of(subject, name, options.coverage)):
         verdict, reasons = Verdict.UNKNOWN, (why, *reasons)

@@ -12,7 +12,7 @@ import numpy as np
 from slomo.compose.composition import Composition
 from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
-from slomo.equilibrium.judgement import FULL, NAME, doubted, judged, moved_beside, usual_error
+from slomo.equilibrium.judgement import FULL, NAME, doubted, judged, moved_beside
 from slomo.equilibrium.one_server import OneServer
 from slomo.models.applicability import Verdict
 from slomo.models.evidence import TRANSFER, Evidence, evidence_of
@@ -123,8 +123,8 @@ class Solved:
             carried = subject.solo_is_carried and why is not None
             return (Verdict.UNKNOWN, (str(why),)) if carried else (Verdict.SUPPORTED, ())
         moved = moved_beside(one.moved, here)[0].tolist() if one.may_move_more(here) else ()
-        error = usual_error(subject, one.possible_mpps(here), one.kinds[here])
-        verdict, reasons = judged(subject.response, one.felt(here), moved, one.channel_load, error, one.models)
+        kept, felt = one.possible_mpps(here) / subject.solo_mpps, one.felt(here)
+        verdict, reasons = judged(subject.response, felt, moved, one.channel_load, kept, one.kinds[here], one.models)
         if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
             verdict, reasons = Verdict.SUPPORTED, ()
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))

@@ -54,8 +54,8 @@ def test_the_verdict_of_one_question_has_the_bits_of_arrays(mixes: int) -> None:
     known = LocalErrors(pressures, random.uniform(size=mixes), covered.span)
     seen = set()
     for felt in random.uniform(-0.1, 1.1, size=(200, 3)) * covered.span:
-        inside, near = lanes.judge_one(felt, covered.inside, known.row, NEAREST)
-        assert (inside, near) == (covered.covers(felt.tolist()), float(known.near(felt)))
+        inside, *near = lanes.judge_one(felt, covered.inside, known.row, NEAREST)
+        assert (inside, *near) == (covered.covers(felt.tolist()), *known.near(felt))
         seen.add(inside)
     assert seen == {True, False}
 
