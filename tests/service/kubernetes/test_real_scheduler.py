@@ -134,7 +134,7 @@ def test_two_hundred_pods_on_three_machine_types_keep_their_promises(
 ) -> None:
     """Bound by our answers no promise breaks in the judge; the same pods, scheduled without us, break many.
 
-    The pods need nearly all fifty nodes: in this order of arrival all find a place, in others up to ten find none.
+    The pods need nearly all fifty nodes: in this order of arrival all find a place, in some others a few find none.
     """
     library = ModelLibrary.load(models)
     nodes = fifty_nodes(library.machines)
