@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
+from slomo.models.responses.partition import STEPS
 
 #: Throttles to try [%], weakest first.
 THROTTLES = (70.0, 50.0, 30.0, 20.0, 10.0)
@@ -141,12 +142,8 @@ def preferred(situation: Situation, enough: Iterable[Outlook]) -> Outlook:
 
 def welfare(situation: Situation, outlook: Outlook) -> float:
     """Return the mean share of solo throughput (or of the load, if less) that tenants without a promise reach."""
-    shares = [
-        min(1.0, mpps / possible)
-        for name, mpps in outlook.throughput_mpps.items()
-        if name not in situation.promised_mpps
-        and (possible := min(situation.responses[name].solo_mpps, situation.offered_mpps.get(name, float("inf")))) > 0.0
-    ]
+    mpps = outlook.throughput_mpps
+    shares = [min(1.0, mpps[name] / possible) for name, possible in situation.best_effort_mpps.items()]
     return sum(shares) / len(shares) if shares else 1.0
 
 
@@ -156,8 +153,7 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
     noisy = _by_traffic(situation, now)
     for percent in THROTTLES:
         yield from ({**current, name: replace(current[name], bandwidth_percent=percent)} for name in noisy[:HEAVIEST])
-    for percent in THROTTLES:
-        yield throttled(current, noisy, percent)
+    yield from throttled(current, noisy, THROTTLES)
     if not situation.promised_mpps:
         return
     nearest = min(now.room, key=lambda name: now.room[name])
@@ -170,16 +166,18 @@ def candidates(situation: Situation, now: Outlook) -> Iterator[dict[str, Setting
     for share in PORTIONS:
         yield isolated(situation, {nearest: min(situation.ways - 1, max(1, round(share * situation.ways)))})
     for ways in divisions(situation, now.margin):
-        apart = isolated(situation, ways)
-        for percent in (100.0, *THROTTLES):
-            yield throttled(apart, noisy, percent)
+        yield from throttled(isolated(situation, ways), noisy, (100.0, *THROTTLES))
 
 
-def throttled(settings: Mapping[str, Setting], names: Sequence[str], percent: float) -> dict[str, Setting]:
-    """Return settings in which some tenants are under the same memory throttle."""
-    under = {settings[name] for name in names}
-    after = {setting: replace(setting, bandwidth_percent=percent) for setting in under}
-    return {**settings, **{name: after[settings[name]] for name in names}}
+def throttled(
+    settings: Mapping[str, Setting], names: Sequence[str], percents: Sequence[float]
+) -> Iterator[dict[str, Setting]]:
+    """Yield settings in which some tenants are under the same memory throttle, for each throttle."""
+    under = {name: settings[name] for name in names}
+    before = set(under.values())
+    for percent in percents:
+        after = {setting: replace(setting, bandwidth_percent=percent) for setting in before}
+        yield {**settings, **{name: after[setting] for name, setting in under.items()}}
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:
@@ -240,7 +238,7 @@ def _latencies_kept(situation: Situation, margin: float) -> dict[str, list[float
     lasting = {}
     for name in (name for name in situation.promised_mpps if name in situation.responses):
         packet_us = situation.bias.get(name, 1.0) / max(situation.needed_mpps(name) * (1.0 + margin), 1e-12)
-        lines = [situation.responses[name].line(ways) for ways in range(1, situation.ways + 1)]
+        lines = situation.responses[name].table(100.0, situation.ways)[STEPS::STEPS].tolist()
         lasting[name] = [1e3 * (packet_us - start) / max(slope, 1e-12) for start, slope, _ in lines]
     return lasting
 

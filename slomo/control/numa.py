@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.equilibrium.partition import Part, solve_partitions
+from slomo.equilibrium.partition import Partitions, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.placement.chains.judges import Judges, Mix
@@ -138,13 +140,14 @@ class NumaController:
         """Predict the throughputs of tenants that share a node and all its cache ways; predictions are cached."""
         fresh = [mix for mix in dict.fromkeys(mixes) if mix not in self._solved]
         responses = {tenant.workload.key: tenant.response for tenant in self.tenants.values()}
+        number = {key: place for place, key in enumerate(responses)}
         for size in {len(stages) for _, stages in fresh}:
             same = [mix for mix in fresh if len(mix[1]) == size]
-            parts = [
-                [Part(responses[key], self.machine.full_way_mask, offered_mpps=mpps) for key, mpps in stages]
-                for _, stages in same
-            ]
-            solved = solve_partitions(parts, self.memory)
+            tenants = np.array([[number[key] for key, _ in stages] for _, stages in same])
+            loads = np.array([[mpps for _, mpps in stages] for _, stages in same])
+            masks = np.full(tenants.shape, self.machine.full_way_mask)
+            settings = Partitions(list(responses.values()), masks, tenants, offered_mpps=loads)
+            solved = solve_partitions(settings, self.memory)
             self._solved.update({mix: each.throughput_mpps for mix, each in zip(same, solved, strict=True)})
         rates = [self._solved[mix] for mix in mixes]
         if len(self._solved) > 1 << 14:

@@ -4,11 +4,15 @@ A promise holds if the tenant's possible throughput beside its neighbours reache
 below its promise, its served throughput does not show the headroom.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
 
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.equilibrium.partition import Part, Parted, bottleneck, solve_partitions
+from slomo.equilibrium.partition import Parted, Partitions, bottleneck, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.prediction.answers import answers_on
@@ -107,29 +111,32 @@ class Situation:
         """Return settings with all ways for every tenant and no throttle."""
         return dict.fromkeys(self.responses, Setting((1 << self.ways) - 1))
 
-    def parts(self, settings: Sequence[Mapping[str, Setting]]) -> list[list[Part]]:
+    def partitions(self, settings: Sequence[Mapping[str, Setting]]) -> Partitions:
         """Return the tenants under each of many settings, in the form that the solver takes."""
-        made: dict[tuple[str, int], Part] = {}
-        for chosen in settings:
-            for name in self.responses:
-                if (name, id(chosen[name])) not in made:
-                    made[name, id(chosen[name])] = self._part(name, chosen[name])
-        return [[made[name, id(chosen[name])] for name in self.responses] for chosen in settings]
-
-    def _part(self, name: str, setting: Setting) -> Part:
-        return Part(
-            self.responses[name],
-            setting.mask,
-            setting.bandwidth_percent,
-            self.offered_mpps.get(name),
-            self.cores.get(name),
-            setting.weight,
-            self.remote_ns if setting.remote else 0.0,
+        names, shape = list(self.responses), (len(settings), len(self.responses))
+        every = [chosen[name] for chosen in settings for name in names]
+        remote = np.array([each.remote for each in every], dtype=bool).reshape(shape)
+        return Partitions(
+            list(self.responses.values()),
+            np.array([each.mask for each in every], dtype=np.int64).reshape(shape),
+            None,
+            np.array([each.bandwidth_percent for each in every]).reshape(shape),
+            np.array([self.offered_mpps.get(name, np.inf) for name in names]),
+            np.array([self.cores.get(name, -1) for name in names]),
+            np.array([each.weight for each in every]).reshape(shape),
+            np.where(remote, self.remote_ns, 0.0),
         )
+
+    @cached_property
+    def best_effort_mpps(self) -> dict[str, float]:
+        """Tenants without a promise -> solo throughput (or the load, if less), if above 0."""
+        offered = self.offered_mpps
+        most = {name: min(each.solo_mpps, offered.get(name, math.inf)) for name, each in self.responses.items()}
+        return {name: mpps for name, mpps in most.items() if name not in self.promised_mpps and mpps > 0.0}
 
     def needed_mpps(self, name: str) -> float:
         """Return a tenant's required throughput: its promise or, if less, its load."""
-        return min(self.promised_mpps[name], self.offered_mpps.get(name, float("inf")))
+        return min(self.promised_mpps[name], self.offered_mpps.get(name, math.inf))
 
     def plan(self, server: str, settings: Mapping[str, Setting]) -> EnforcementPlan:
         """Return settings as a plan that can be applied."""
@@ -174,7 +181,7 @@ class Outlook:
     @property
     def spare(self) -> float:
         """Smallest relative headroom above any promise; infinite if there are no promises."""
-        return min(self.room.values(), default=float("inf"))
+        return min(self.room.values(), default=math.inf)
 
 
 def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None, margin: float = 0.0) -> Outlook:
@@ -187,18 +194,21 @@ def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None,
 
 def foresee_many(situation: Situation, settings: Sequence[Mapping[str, Setting]], margin: float = 0.0) -> list[Outlook]:
     """Predict every tenant under many settings at once; see :func:`foresee`."""
-    missing = next((name for chosen in settings for name in situation.responses if name not in chosen), None)
-    if missing is not None:
-        raise InvalidValueError(f"tenant '{missing}' has no setting", hint="name its ways")
-    solved = solve_partitions(situation.parts(settings), situation.memory)
+    try:
+        partitions = situation.partitions(settings)
+    except KeyError as missing:
+        raise InvalidValueError(f"tenant '{missing.args[0]}' has no setting", hint="name its ways") from None
+    solved = solve_partitions(partitions, situation.memory)
     pairs = zip(settings, solved, strict=True)
     return [judged(situation, chosen, _undivided(situation, chosen, parted), margin) for chosen, parted in pairs]
 
 
 def foresee_loads(situations: Sequence[Situation]) -> list[Outlook]:
     """Predict the present settings of situations that differ in loads, in promises or in bias, all at once."""
-    parts = [situation.parts([situation.settings])[0] for situation in situations]
-    solved = zip(situations, solve_partitions(parts, situations[0].memory), strict=True)
+    same = situations[0].partitions([each.settings for each in situations])
+    names = list(situations[0].responses)
+    loads = np.array([[each.offered_mpps.get(name, np.inf) for name in names] for each in situations])
+    solved = zip(situations, solve_partitions(replace(same, offered_mpps=loads), situations[0].memory), strict=True)
     return [judged(each, each.settings, _undivided(each, each.settings, parted)) for each, parted in solved]
 
 
@@ -214,14 +224,17 @@ def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Part
 
 def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, margin: float = 0.0) -> Outlook:
     """Compare predicted throughputs with the promises, after correcting biases known from measurements."""
-    mpps, room = {}, {}
-    for name, possible in zip(situation.responses, parted.capacity_mpps, strict=True):
-        corrected = possible * situation.bias.get(name, 1.0)
-        mpps[name] = min(corrected, situation.offered_mpps.get(name, float("inf")))
-        if name in situation.promised_mpps:
+    bias, offered, room = situation.bias, situation.offered_mpps, {}
+    most = {
+        name: possible * bias.get(name, 1.0)
+        for name, possible in zip(situation.responses, parted.capacity_mpps, strict=True)
+    }
+    mpps = {name: min(possible, offered[name]) if name in offered else possible for name, possible in most.items()}
+    for name in situation.promised_mpps:
+        if name in most:
             needed, doubt = situation.needed_mpps(name), situation.shared_doubt
             doubt *= bool(doubt) and shares_ways(chosen, name)
-            room[name] = corrected * (1.0 - doubt) / needed - 1.0 if needed > 0.0 else float("inf")
+            room[name] = most[name] * (1.0 - doubt) / needed - 1.0 if needed > 0.0 else math.inf
     return Outlook(chosen, mpps, room, parted, margin)
 
 
@@ -242,6 +255,5 @@ def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Map
     ('cache', 'more cache ways')
     """
     index = list(situation.responses).index(name)
-    part = situation.parts([outlook.settings])[0][index]
-    cause, losses = bottleneck(part, outlook.parted, index, situation.memory)
+    cause, losses = bottleneck(situation.partitions([outlook.settings]), outlook.parted, index, situation.memory)
     return cause, losses, LEVERS[cause]

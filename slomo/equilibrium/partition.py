@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from slomo.compose.cores import CoreUser, core_shares
 from slomo.models.responses.partition import (
@@ -31,36 +31,45 @@ _AGE_BRACKET = 0.2
 _SETTLED_WAYS = 0.05
 
 
-@dataclass(frozen=True)
-class Part:
-    """Settings of one tenant on a socket: ways, throttle, core, memory node."""
+@dataclass(frozen=True, eq=False)
+class Partitions:
+    """Settings of a socket's tenants: ways, throttles, loads, cores, memory nodes.
 
-    #: The tenant's response to ways, latency and throttle.
-    response: PartitionResponse
-    #: Mask of the ways that the tenant may fill.
-    mask: int
-    #: Memory bandwidth throttle [%].
-    bandwidth_percent: float = 100.0
-    #: The tenant's offered load; None saturates it.
-    offered_mpps: float | None = None
-    #: Number of the tenant's core, shared by all tenants with the same number; None is a core of its own.
-    core: int | None = None
-    #: CPU weight on a shared core.
-    weight: float = 1.0
+    Every array has the shape (settings, tenants), or one that numpy broadcasts to the shape of `masks`.
+    """
+
+    #: The responses to ways, latency and throttle that `tenants` numbers.
+    responses: Sequence[PartitionResponse]
+    #: Masks of the ways that each tenant may fill.
+    masks: NDArray[np.int64]
+    #: Index of each tenant's response; by default each tenant has the response of its own index.
+    tenants: NDArray[np.int64] | None = None
+    #: Memory bandwidth throttles [%].
+    bandwidth_percent: ArrayLike = 100.0
+    #: Offered loads; infinite saturates a tenant.
+    offered_mpps: ArrayLike = np.inf
+    #: Number of each tenant's core, shared by all tenants with the same number; -1 is a core of its own.
+    cores: ArrayLike = -1
+    #: CPU weights on shared cores.
+    weights: ArrayLike = 1.0
     #: Latency added if the memory is on another node [ns]; 0 for the tenant's own node.
-    remote_ns: float = 0.0
+    remote_ns: ArrayLike = 0.0
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """Return a key that sorts tenants in one canonical order."""
-        core = -1 if self.core is None else self.core
-        load = np.inf if self.offered_mpps is None else self.offered_mpps
-        return self.response.workload, self.mask, self.bandwidth_percent, load, core, self.weight, self.remote_ns
+    def which(self) -> NDArray[np.int64]:
+        """Index of each tenant's response, shape (settings, tenants)."""
+        tenants = np.arange(len(self.responses)) if self.tenants is None else self.tenants
+        return np.broadcast_to(tenants, self.masks.shape)
 
-    @property
-    def remote_us(self) -> float:
-        """Time added per packet if packet buffers are on another memory node than the NF [us]."""
-        return self.response.remote_us if self.remote_ns > 0.0 else 0.0
+    def in_order(self) -> "tuple[Partitions, NDArray[np.int64]]":
+        """Return the settings with tenants in one canonical order, and each tenant's place in that order."""
+        names = [response.workload for response in self.responses]
+        rank = np.array([sorted(set(names)).index(name) for name in names])
+        given = (self.bandwidth_percent, self.offered_mpps, self.cores, self.weights, self.remote_ns)
+        columns = [self.which, self.masks, *(np.broadcast_to(each, self.masks.shape) for each in given)]
+        order = np.lexsort((*columns[:0:-1], rank[self.which]), axis=-1)
+        which, masks, *rest = (np.take_along_axis(column, order, axis=1) for column in columns)
+        return Partitions(self.responses, masks, which, *rest), np.argsort(order, axis=1)
 
 
 @dataclass(frozen=True)
@@ -83,39 +92,25 @@ class Parted:
     settled: bool = True
 
 
-def solve_partition(parts: Sequence[Part], memory: MemoryTraffic) -> Parted:
-    """Predict the tenants of one socket with divided cache.
+def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted]:
+    """Predict the tenants of a socket with divided cache under many settings; the tenants' order does not matter.
 
     Examples
     --------
     >>> response = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
     >>> memory = MemoryTraffic((80.0, 200.0), (0.0, 50.0))
-    >>> done = solve_partition([Part(response, 0x1), Part(response, 0xFFFFE)], memory)
+    >>> (done,) = solve_partitions(Partitions([response, response], np.array([[0x1, 0xFFFFE]])), memory)
     >>> [round(mpps, 2) for mpps in done.throughput_mpps]
     [1.9, 4.61]
     """
-    return solve_partitions([parts], memory)[0]
-
-
-def solve_partitions(settings: Sequence[Sequence[Part]], memory: MemoryTraffic) -> list[Parted]:
-    """Predict the tenants of a socket under many settings; the tenants' order does not matter."""
-    if not settings or not settings[0]:
-        return [Parted((), (), (), (), (), 0.0) for _ in settings]
-    distinct = {id(part): part for parts in settings for part in parts}
-    rank = {number: place for place, number in enumerate(sorted(distinct, key=lambda number: distinct[number].key))}
-    order = np.argsort([[rank[id(part)] for part in parts] for parts in settings], axis=1, kind="stable")
-    ordered = [[parts[i] for i in row] for parts, row in zip(settings, order.tolist(), strict=True)]
-    return _solved(ordered, memory, np.argsort(order, axis=1))
-
-
-def _solved(settings: Sequence[Sequence[Part]], memory: MemoryTraffic, back: NDArray[np.int64]) -> list[Parted]:
-    """Predict the tenants under settings in which they are in canonical order; `back` is their original order."""
-    most = max(max(part.mask.bit_length(), round(part.response.ways[-1])) for parts in settings for part in parts)
-    masks = np.array([[part.mask for part in parts] for parts in settings], dtype=np.int64)
-    cache = _Cache.of(masks, most)
-    board = _Board(settings, *_tables(settings, most))
+    if not settings.masks.size:
+        return [Parted((), (), (), (), (), 0.0)] * len(settings.masks)
+    ordered, back = settings.in_order()
+    used = [settings.responses[number] for number in np.unique(ordered.which)]
+    most = max(int(ordered.masks.max()).bit_length(), *(round(response.ways[-1]) for response in used))
+    cache, board = _Cache.of(ordered.masks, most), _Board(ordered, most)
     curve = np.array(memory.latency_ns), np.array(memory.traffic_gb_s)
-    ways, shares = cache.divided(np.ones(masks.shape)), np.ones(masks.shape)
+    ways, shares = cache.divided(np.ones(ordered.masks.shape)), np.ones(ordered.masks.shape)
     costs = board.costs(ways, shares)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
     age: Floats | None = None
@@ -162,15 +157,16 @@ def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats,
 class _Board:
     """Constants while settings are solved: tables, loads, cores, memory nodes."""
 
-    def __init__(
-        self, settings: Sequence[Sequence[Part]], tables: Floats, held: Floats, which: NDArray[np.int64]
-    ) -> None:
-        self.tables, self.held, self.which = tables, held, which
-        self.offered = np.array([[part.offered_mpps or np.inf for part in parts] for parts in settings])
-        self.remote_ns = np.array([[part.remote_ns for part in parts] for parts in settings])
-        self.remote_us = np.array([[part.remote_us for part in parts] for parts in settings])
-        self.groups = [_groups(parts) for parts in settings]
-        self.is_crowded = np.array([bool(groups) for groups in self.groups])
+    def __init__(self, settings: Partitions, most: int) -> None:
+        self.tables, self.held, self.which = _tables(settings, most)
+        offered, self.remote_ns = np.asarray(settings.offered_mpps), np.asarray(settings.remote_ns)
+        self.offered = np.where(offered == 0.0, np.inf, offered)
+        across_us = np.array([response.remote_us for response in settings.responses])
+        self.remote_us = np.where(self.remote_ns > 0.0, across_us[settings.which], 0.0)
+        cores, weights = np.asarray(settings.cores), np.asarray(settings.weights)
+        alone = (cores < 0).all()
+        self.groups = [] if alone else [_groups(*row) for row in zip(cores.tolist(), weights.tolist(), strict=True)]
+        self.is_crowded = np.array([bool(groups) for groups in self.groups] or [False] * len(cores))
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
         """Return every tenant's time and traffic per packet with the ways that it fills.
@@ -211,13 +207,13 @@ class _Board:
         return fresh
 
 
-def _groups(parts: Sequence[Part]) -> list[dict[int, float]]:
+def _groups(cores: Sequence[int], weights: Sequence[float]) -> list[dict[int, float]]:
     """Return, for each shared core, which tenants run on it and their weights."""
-    cores: dict[int, dict[int, float]] = {}
-    for place, part in enumerate(parts):
-        if part.core is not None:
-            cores.setdefault(part.core, {})[place] = part.weight
-    return [members for members in cores.values() if len(members) > 1]
+    groups: dict[int, dict[int, float]] = {}
+    for place, (core, weight) in enumerate(zip(cores, weights, strict=True)):
+        if core >= 0:
+            groups.setdefault(core, {})[place] = weight
+    return [members for members in groups.values() if len(members) > 1]
 
 
 @dataclass(frozen=True)
@@ -239,23 +235,16 @@ class _Costs:
         return np.asarray((self.rates(latency_ns) * self.bytes_per_packet).sum(axis=1) * 1e-3)
 
 
-def _tables(settings: Sequence[Sequence[Part]], most: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
+def _tables(settings: Partitions, most: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Return the distinct tables of times and occupancies, and the index of each tenant's table."""
-    number: dict[tuple[int, float], int] = {}
-    tables: list[Floats] = []
-    held: list[Floats] = []
-    rows = []
-    for parts in settings:
-        row = []
-        for part in parts:
-            key = (id(part.response), part.bandwidth_percent)
-            if key not in number:
-                number[key] = len(tables)
-                tables.append(part.response.table(part.bandwidth_percent, most))
-                held.append(part.response.held(most))
-            row.append(number[key])
-        rows.append(row)
-    return np.array(tables), np.array(held), np.array(rows, dtype=np.int64)
+    percents, throttle = np.unique(np.asarray(settings.bandwidth_percent), return_inverse=True)
+    pairs = settings.which * len(percents) + throttle.reshape(settings.masks.shape)
+    used, index = np.unique(pairs, return_inverse=True)
+    each = [
+        (settings.responses[pair // len(percents)], float(percents[pair % len(percents)])) for pair in used.tolist()
+    ]
+    tables = np.array([response.table(percent, most) for response, percent in each])
+    return tables, np.array([response.held(most) for response, _ in each]), index.reshape(pairs.shape)
 
 
 @dataclass(frozen=True)
@@ -347,16 +336,23 @@ def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = 
     return np.asarray(0.5 * (low + high))
 
 
-def bottleneck(part: Part, done: Parted, index: int, memory: MemoryTraffic) -> tuple[str, Mapping[str, float]]:
+def bottleneck(
+    settings: Partitions, done: Parted, index: int, memory: MemoryTraffic
+) -> tuple[str, Mapping[str, float]]:
     """Return the main cause of a tenant's loss, and the lost time per packet by cause.
 
     The cause is ``"cache"``, ``"memory bandwidth"``, ``"throttle"``, ``"remote memory"``, ``"shared core"`` or
-    ``"nothing"``. `index`: index of the tenant in the solution `done`.
+    ``"nothing"``. `index`: index of the tenant in the solution `done` of the first of the `settings`.
     """
-    response, quiet, ways, latency = part.response, memory.latency_ns[0], done.ways[index], done.latency_ns[index]
-    throttled = response.mpps(ways, latency, part.bandwidth_percent)
-    away = response.mpps(ways, latency + part.remote_ns, part.bandwidth_percent)
-    away = 1.0 / (1.0 / away + part.remote_us)
+    response = settings.responses[settings.which[0, index]]
+    percent, remote_ns = (
+        float(np.broadcast_to(each, settings.masks.shape)[0, index])
+        for each in (settings.bandwidth_percent, settings.remote_ns)
+    )
+    quiet, ways, latency = memory.latency_ns[0], done.ways[index], done.latency_ns[index]
+    throttled = response.mpps(ways, latency, percent)
+    away = response.mpps(ways, latency + remote_ns, percent)
+    away = 1.0 / (1.0 / away + (response.remote_us if remote_ns > 0.0 else 0.0))
     steps = (
         ("cache", response.mpps(ways, quiet)),
         ("memory bandwidth", response.mpps(ways, latency)),

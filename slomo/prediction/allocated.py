@@ -7,7 +7,9 @@ response.
 
 from collections.abc import Sequence
 
-from slomo.equilibrium.partition import Part, Parted, solve_partition
+import numpy as np
+
+from slomo.equilibrium.partition import Parted, Partitions, solve_partitions
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
 from slomo.models.responses.partition import AllocationModel, memory_of
@@ -35,25 +37,35 @@ class Allocated:
         #: Position of each tenant: (its socket, its index on this socket).
         self.at: dict[int, tuple[int, int]] = {}
         for socket, here in server.by_socket.items():
-            parts = [self.part(number) for number in here]
-            self.parted[socket] = solve_partition(parts, memory_of([self.models[number] for number in here]))
+            memory = memory_of([self.models[number] for number in here])
+            (self.parted[socket],) = solve_partitions(self._partitions(here), memory)
             self.at.update((number, (socket, i)) for i, number in enumerate(here))
 
-    def part(self, number: int) -> Part:
-        """Return a tenant's settings on its socket: cache ways, throttle, memory node."""
-        server, setting, model = self.server, self.server.setting, self.models[number]
-        away = setting.nodes is not None and setting.nodes[number] != server.sockets[number]
-        shared = len(server.on_core[number]) > 1
-        core = setting.cores[number] if shared and setting.cores is not None else None
-        return Part(
-            model.response,
-            (1 << server.llc_ways) - 1 if setting.ways is None else setting.ways[number],
-            100.0 if setting.bandwidth_percent is None else setting.bandwidth_percent[number],
-            self.loads[number],
-            core,
-            server.weight(number),
-            model.remote_ns if away else 0.0,
+    def _partitions(self, here: Sequence[int]) -> Partitions:
+        """Return the settings of the tenants of one socket: cache ways, throttles, loads, cores, memory nodes."""
+        server, cores = self.server, self.server.setting.cores or (None,) * len(self.models)
+        return Partitions(
+            [self.models[i].response for i in here],
+            np.array([[self._mask(i) for i in here]], dtype=np.int64),
+            None,
+            np.array([self._percent(i) for i in here]),
+            np.array([np.inf if (load := self.loads[i]) is None else load for i in here]),
+            np.array([cores[i] if len(server.on_core[i]) > 1 else -1 for i in here]),
+            np.array([server.weight(i) for i in here]),
+            np.array([self.models[i].remote_ns if self._is_away(i) else 0.0 for i in here]),
         )
+
+    def _mask(self, number: int) -> int:
+        ways = self.server.setting.ways
+        return (1 << self.server.llc_ways) - 1 if ways is None else ways[number]
+
+    def _percent(self, number: int) -> float:
+        percents = self.server.setting.bandwidth_percent
+        return 100.0 if percents is None else percents[number]
+
+    def _is_away(self, number: int) -> bool:
+        nodes = self.server.setting.nodes
+        return nodes is not None and nodes[number] != self.server.sockets[number]
 
     def possible_mpps(self, number: int) -> float:
         """Return the throughput that a tenant would reach if it were saturated [Mpps]."""
@@ -99,8 +111,7 @@ class Allocated:
         outside: list[str] = []
         socket = self.at[number][0]
         for i in server.by_socket[socket]:
-            part, away = self.part(i), server.setting.nodes is not None and server.setting.nodes[i] != socket
-            unknown, beyond = self.models[i].beyond(part.mask.bit_count(), part.bandwidth_percent, away=away)
+            unknown, beyond = self.models[i].beyond(self._mask(i).bit_count(), self._percent(i), away=self._is_away(i))
             never, outside = [*never, *unknown], [*outside, *beyond]
         if not self.models[number].is_enough(self.how.coverage, shares_ways=self.shares_ways(number)):
             never.append(f"too few partitions were held out for an interval of {100.0 * self.how.coverage:g} %")

@@ -2,14 +2,20 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.equilibrium.partition import Part, solve_partition, solve_partitions
+from slomo.equilibrium.partition import Parted, Partitions, solve_partitions
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse, PartitionRow, fit_response
 
 MEMORY = MemoryTraffic((80.0, 81.0), (0.0, 1000.0))
+
+
+def shared(*responses: PartitionResponse, memory: MemoryTraffic = MEMORY) -> Parted:
+    """All tenants share 20 ways."""
+    return solve_partitions(Partitions(responses, np.full((1, len(responses)), 0xFFFFF)), memory)[0]
 
 
 def response(busy_us: float, bytes_per_packet: tuple[float, ...]) -> PartitionResponse:
@@ -20,20 +26,20 @@ def response(busy_us: float, bytes_per_packet: tuple[float, ...]) -> PartitionRe
 
 def test_streams_divide_ways_by_how_fast_they_fill_them() -> None:
     stream, quicker = response(0.3, (64.0,) * 4), response(0.1, (64.0,) * 4)
-    done = solve_partition([Part(stream, 0xFFFFF), Part(quicker, 0xFFFFF)], MEMORY)
+    done = shared(stream, quicker)
     assert done.ways == pytest.approx((5.0, 15.0), rel=0.02)
 
 
 def test_a_working_set_that_fits_is_kept_beside_another_that_fits() -> None:
     fits = response(0.1, (200.0, 100.0, 0.0, 0.0))
-    done = solve_partition([Part(fits, 0xFFFFF), Part(response(0.5, (300.0, 100.0, 0.0, 0.0)), 0xFFFFF)], MEMORY)
+    done = shared(fits, response(0.5, (300.0, 100.0, 0.0, 0.0)))
     assert min(done.ways) >= 7.9
     assert done.traffic_gb_s < 0.05
 
 
 def test_a_stream_takes_from_a_working_set_until_lines_live_equally_long() -> None:
     fits, stream = response(0.1, (200.0, 100.0, 0.0, 0.0)), response(0.1, (640.0,) * 4)
-    done = solve_partition([Part(fits, 0xFFFFF), Part(stream, 0xFFFFF)], MEMORY)
+    done = shared(fits, stream)
     kept, taken = done.ways
     misses = 200.0 - 100.0 / 3.0 * (kept - 1.0)
     # the age at which it holds S ways is the integral of dS / misses; the stream's is S / 640
@@ -46,13 +52,14 @@ def test_a_stream_takes_from_a_working_set_until_lines_live_equally_long() -> No
 def test_ways_are_never_exceeded_and_a_batch_answers_as_one(rows: list[tuple[float, float]], own: int) -> None:
     responses = [response(us, (4 * most, 2 * most, most, most / 2)) for us, most in rows]
     first, rest = (1 << own) - 1, ((1 << (20 - own)) - 1) << own
-    divided = [Part(responses[0], first)] + [Part(one, rest) for one in responses[1:]]
-    whole = [Part(one, 0xFFFFF) for one in responses]
-    together = solve_partitions([divided, whole], MEMORY)
+    masks = np.array([[first, *[rest] * (len(responses) - 1)], [0xFFFFF] * len(responses)])
+    together = solve_partitions(Partitions(responses, masks), MEMORY)
     assert together[0].ways[0] <= own + 1e-9
     assert sum(together[0].ways[1:]) <= 20 - own + 0.2
     assert sum(together[1].ways) <= 20.2
-    assert together == [solve_partition(divided, MEMORY), solve_partition(whole, MEMORY)]
+    assert together == [solve_partitions(Partitions(responses, row[None]), MEMORY)[0] for row in masks]
+    backwards = Partitions(responses, masks[:, ::-1], np.arange(len(responses))[::-1])
+    assert [each.ways[::-1] for each in solve_partitions(backwards, MEMORY)] == [each.ways for each in together]
 
 
 @settings(max_examples=30, deadline=None)
@@ -60,7 +67,7 @@ def test_ways_are_never_exceeded_and_a_batch_answers_as_one(rows: list[tuple[flo
 def test_no_server_moves_more_than_its_channel(rows: list[tuple[float, float]], most_gb_s: float) -> None:
     responses = [response(us, (4 * most, 2 * most, most, most / 2)) for us, most in rows]
     narrow = MemoryTraffic((80.0, 81.0), (0.0, 1000.0), most_gb_s)
-    done, free = (solve_partition([Part(one, 0xFFFFF) for one in responses], each) for each in (narrow, MEMORY))
+    done, free = (shared(*responses, memory=each) for each in (narrow, MEMORY))
     assert done.traffic_gb_s <= most_gb_s * (1.0 + 1e-9)
     if free.traffic_gb_s <= most_gb_s:
         assert done == free

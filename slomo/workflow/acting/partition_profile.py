@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from slomo.equilibrium.partition import Part, solve_partition
+from slomo.equilibrium.partition import Partitions, solve_partitions
 from slomo.errors import MissingMetricError
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.partition import PartitionResponse, PartitionRow, fit_memory, fit_response
@@ -202,14 +202,13 @@ def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.R
 
 def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tuple[float, ...]:
     """Return the predicted throughput of every tenant of a co-location with divided cache [Mpps]."""
-    full = max(i.llc_way_mask or 1 for i in colocation.isolation or (Isolation(),))
-    parts = [
-        Part(
-            profile.responses[workload.key],
-            isolation.llc_way_mask or full,
-            float(isolation.memory_bandwidth_percent or 100),
-            workload.traffic.offered_mpps,
-        )
-        for workload, isolation in zip(colocation.tenants, colocation.isolation or (), strict=True)
-    ]
-    return solve_partition(parts, profile.memory).throughput_mpps
+    isolation = colocation.isolation or ()
+    full = max((each.llc_way_mask or 1 for each in isolation), default=1)
+    loads = [workload.traffic.offered_mpps for workload in colocation.tenants]
+    settings = Partitions(
+        [profile.responses[workload.key] for workload in colocation.tenants],
+        np.array([[each.llc_way_mask or full for each in isolation]]),
+        bandwidth_percent=np.array([float(each.memory_bandwidth_percent or 100) for each in isolation]),
+        offered_mpps=np.array([np.inf if load is None else load for load in loads]),
+    )
+    return solve_partitions(settings, profile.memory)[0].throughput_mpps
