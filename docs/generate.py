@@ -65,6 +65,7 @@ MENDS = {
         "another campaign at work, a full disk, a damaged file",
         "wait, make room, or name another `--store`",
     ),
+    "RefusedSettingError": ("a core, way or unit that the machine lacks", "change the plan: the text names the value"),
     "MeasurementError": (
         "no solo run, nothing served, readings that cannot be",
         "measure again; the text names the row",

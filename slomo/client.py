@@ -14,6 +14,7 @@ from slomo.errors import (
     ConfigurationError,
     InvalidValueError,
     PredictionError,
+    RefusedSettingError,
     SlomoError,
     StoreError,
     UnknownNameError,
@@ -71,6 +72,7 @@ _ERRORS: dict[str, type[SlomoError]] = {
     "invalid-value": InvalidValueError,
     "configuration": ConfigurationError,
     "unsupported-prediction": PredictionError,
+    "refused-setting": RefusedSettingError,
     "store": StoreError,
     "no-room": StoreError,
 }

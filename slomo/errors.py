@@ -11,7 +11,8 @@ The tree (exit code in brackets; a class without one inherits its parent's)::
     ├── TestbedError [3]                the testbed could not run the experiment
     │   ├── StoreError                  the campaign's store is locked, corrupt or cannot be written
     │   │   └── StaleTokenError         a newer coordinator has the hosts (slomo.profiling.campaign.store)
-    │   └── IncompleteCampaignError     some runs failed, the others are kept (slomo.profiling.campaign.run)
+    │   ├── IncompleteCampaignError     some runs failed, the others are kept (slomo.profiling.campaign.run)
+    │   └── RefusedSettingError         the machine does not have or take what a plan sets
     ├── MeasurementError [4]            what was measured cannot be used
     │   ├── UnstableMeasurementError    replicates disagree beyond the limit
     │   ├── MissingMetricError          a metric needed was not reported (missing is not zero)
@@ -160,6 +161,10 @@ class TestbedError(SlomoError):
 
     exit_code = 3
     __test__ = False  # not a test class, whatever its name suggests to pytest
+
+
+class RefusedSettingError(TestbedError):
+    """A plan sets something that this machine does not have, or a value that it does not take."""
 
 
 class StoreError(TestbedError):

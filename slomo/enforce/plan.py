@@ -17,6 +17,9 @@ from slomo.files.stored import stored
 
 SCHEMA_VERSION = 1
 UNITS = ("percent", "MB/s", "GB/s")
+#: Longest texts of a tenant's setting, and longest name in a control group's path, which the kernel limits [bytes].
+LONGEST = {"tenant": 200, "cgroup": 3000, "pod": 600, "control_socket": 1000}
+LONGEST_NAME = 255
 SCHEDULERS = ("normal", "batch", "idle", "fifo", "round-robin")
 
 
@@ -109,9 +112,14 @@ class TenantSetting:
     control_socket: str | None = None
 
     def __post_init__(self) -> None:
-        who = f"tenant '{self.tenant}'"
-        if not self.tenant or len(self.tenant) > 200:
-            raise InvalidValueError("a tenant without a name, needed 1 to 200 characters")
+        who = f"tenant '{self.tenant[: LONGEST['tenant']]}'"
+        if not self.tenant:
+            raise InvalidValueError("a tenant without a name", hint="give each a name")
+        texts = [(name, getattr(self, name) or "", most) for name, most in LONGEST.items()]
+        names = [("one name of cgroup", name, LONGEST_NAME) for name in (self.cgroup or "").split("/")]
+        for what, text, most in texts + names:
+            if (size := len(text.encode(errors="replace"))) > most:
+                raise InvalidValueError(f"{who}: {what} has {size} bytes, needed at most {most}")
         for mask in (self.llc_way_mask, self.code_way_mask):
             if mask is not None and mask <= 0:
                 raise InvalidValueError(f"{who}: way mask {mask:#x}, needed one or more ways")

@@ -10,7 +10,7 @@ def below(root: Path, name: str) -> Path:
     """Return the path of a name below a folder.
 
     Raises PermissionError if the path leads out of the folder: an absolute path, one with ``..``, or one over a link;
-    also if the kernel takes no names of that length.
+    OSError with ENAMETOOLONG if the kernel takes no names of that length.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def below(root: Path, name: str) -> Path:
             linked = stat.S_ISLNK(os.lstat(path).st_mode)
         except OSError as problem:
             if problem.errno == errno.ENAMETOOLONG:
-                raise PermissionError(errno.EPERM, "is longer than the kernel takes", name) from None
+                raise OSError(errno.ENAMETOOLONG, "is longer than the kernel takes", name) from None
             continue  # missing or no folder: opening it later raises an error
         if linked:
             raise PermissionError(errno.EPERM, f"leads out of '{root}' over a link", name)

@@ -12,7 +12,7 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from slomo.errors import InvalidValueError, TestbedError
+from slomo.errors import InvalidValueError, RefusedSettingError, TestbedError
 from slomo.host.below import below
 from slomo.host.knobs import PRESENT, InUseError, Knobs, VanishedError
 from slomo.host.locks import MachineLock
@@ -76,9 +76,10 @@ class CgroupKnobs(Knobs):
             if name.startswith("/") or (self.version == 1 and first not in _CONTROLLERS):
                 raise PermissionError(errno.EPERM, f"is in none of the hierarchies {', '.join(_CONTROLLERS)}")
             return below(self._resolved(hierarchy), rest if hierarchy else name)
-        except PermissionError as problem:
+        except OSError as problem:
             raise InvalidValueError(
-                f"control group '{name}' {problem.strerror}", hint="name one below the root, without '..' or links"
+                f"control group '{name[:100]}' {problem.strerror}",
+                hint="name one below the root, without '..' or links",
             ) from None
 
     def _resolved(self, hierarchy: str) -> Path:
@@ -117,7 +118,8 @@ class CgroupKnobs(Knobs):
     def write(self, knob: str, value: str | None) -> None:
         """Write the value of one setting of a control group.
 
-        Raises TestbedError with the kernel's reason; VanishedError if the group or process no longer exists.
+        Raises TestbedError with the kernel's reason, RefusedSettingError if it refuses this value, VanishedError if the
+        group or process no longer exists.
         """
         kind, _, rest = knob.partition(":")
         controller, _, last = rest.partition(":")
@@ -144,7 +146,8 @@ class CgroupKnobs(Knobs):
             folder = self.path(rest if kind == "group" else rest.rpartition("/")[0])
             if not value and problem.errno in (errno.EBUSY, errno.ENOTEMPTY) and any(folder.glob("*/")):
                 raise InUseError(f"control group '{rest}' holds other groups", hint="it was left unchanged") from None
-            raise TestbedError(
+            refused = TestbedError if isinstance(problem, PermissionError) else RefusedSettingError
+            raise refused(
                 f"the kernel refuses {value!r} for control group '{rest}': {problem.strerror}",
                 hint="run as root" if isinstance(problem, PermissionError) else "see `slomo enforce show`",
             ) from None

@@ -5,7 +5,7 @@ Documentation/arch/x86/resctrl.rst of Linux; Intel uses percent or (mounted with
 
 from dataclasses import dataclass
 
-from slomo.errors import TestbedError
+from slomo.errors import RefusedSettingError
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 
 #: Highest value of AMD's MB and SMBA, which means unlimited.
@@ -38,10 +38,10 @@ class ResctrlFacts:
     def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:
         """Check a tenant's masks, and return the schemata lines that set them, by resource.
 
-        Raises TestbedError for a mask that this cache does not accept.
+        Raises RefusedSettingError for a mask that this cache does not accept.
         """
         if code_mask is not None and not self.cdp:
-            raise TestbedError(
+            raise RefusedSettingError(
                 "a mask for code needs code and data prioritisation, which is off",
                 hint="mount resctrl with -o cdp, or leave code_way_mask out",
             )
@@ -51,16 +51,16 @@ class ResctrlFacts:
         return {name: f"{self.checked(mask):x}" for name, mask in names.items() if mask is not None}
 
     def checked(self, mask: int) -> int:
-        """Return `mask` if the cache accepts it. Raises TestbedError if it has missing ways, too few ways, or gaps."""
+        """Return `mask`; raise RefusedSettingError if it has ways that the cache lacks, too few ways, or gaps."""
         if mask & ~self.full_mask or mask.bit_count() < self.min_bits:
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"way mask {mask:#x} does not fit this cache, needed {self.min_bits} or more ways of "
                 f"{self.full_mask:#x}",
                 hint="name ways that the cache has",
             )
         block = mask // (mask & -mask)
         if block & (block + 1) and not self.sparse:
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"way mask {mask:#x} has a hole, and this cache takes one block of ways only",
                 hint="0x3 or 0x7fc would do",
             )
@@ -69,16 +69,16 @@ class ResctrlFacts:
     def bandwidth_value(self, amount: float, unit: str, resource: str = "MB") -> str:
         """Return the text to write for a memory bandwidth, in the form in which the kernel returns it when read.
 
-        Raises TestbedError for a unit that this vendor does not use, or a value out of range.
+        Raises RefusedSettingError for a unit that this vendor does not use, or a value out of range.
 
         `amount`: bandwidth in `unit`. `unit`: "percent", "MB/s" or "GB/s". `resource`: ``"MB"``, or ``"SMBA"`` for CXL
         memory.
         """
         if resource not in self.resources:
-            raise TestbedError(f"resctrl does not offer control of {resource}", hint="see `slomo doctor`")
+            raise RefusedSettingError(f"resctrl does not offer control of {resource}", hint="see `slomo doctor`")
         text = f"{amount:g} {'%' if unit == 'percent' else unit}"
         if (unit == "percent") != (self.unit == "percent"):
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"memory bandwidth of {text}, but this machine takes {self.unit}",
                 hint=f"give it in {self.unit}"
                 + (" or mount resctrl with -o mba_MBps" if self.unit == "percent" else ""),
@@ -86,11 +86,13 @@ class ResctrlFacts:
         if self.unit == "GB/s":
             value = max(1, round(amount / (1000.0 if unit == "MB/s" else 1.0) * _EIGHTHS))
             if value > UNLIMITED_AMD:
-                raise TestbedError(f"memory bandwidth of {text}, needed at most 256 GB/s", hint="leave the limit out")
+                raise RefusedSettingError(
+                    f"memory bandwidth of {text}, needed at most 256 GB/s", hint="leave the limit out"
+                )
             return str(value)
         number = amount * (1000.0 if unit == "GB/s" else 1.0)
         if number < self.least:
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"memory bandwidth of {text}, needed {self.least} {self.unit} or more", hint="give a larger value"
             )
         return str(-(-round(number) // self.step) * self.step)

@@ -97,5 +97,5 @@ class KernelFiles:
 def _there(test: Callable[[Path], bool], root: Path, name: str) -> bool:
     try:
         return test(below(root, name))
-    except PermissionError:
+    except OSError:
         return False

@@ -4,10 +4,11 @@ The format is that of Linux (Documentation/arch/x86/resctrl.rst), the same on In
 ``info/last_cmd_status`` states the reason.
 """
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path
 
-from slomo.errors import InvalidValueError, TestbedError
+from slomo.errors import InvalidValueError, RefusedSettingError, TestbedError
 from slomo.host.cores import parse_cpu_list
 from slomo.host.resctrl_files import KernelFiles, ResctrlFiles
 
@@ -135,11 +136,13 @@ class ResctrlTree:
         return parse_cpu_list(self.read(joined(group, "cpus_list")))
 
     def control_group_of(self, core: int) -> str:
-        """Return the group whose masks apply to a CPU. Raises TestbedError for a CPU without a group."""
+        """Return the group whose masks apply to a CPU. Raises RefusedSettingError for a CPU without one."""
         for name in self.control_groups():
             if core in self.cpus(name):
                 return name
-        raise TestbedError(f"core {core} is in no group of '{self.root}'", hint="name a core that exists and is online")
+        raise RefusedSettingError(
+            f"core {core} is in no group of '{self.root}'", hint="name a core that exists and is online"
+        )
 
     def domains(self, resource: str = "L3") -> tuple[int, ...]:
         """Return a resource's domains (caches, or memory controllers for ``"MB"``)."""
@@ -189,7 +192,8 @@ class ResctrlTree:
             reason = ""
         told = f" ({reason})" if reason and reason != "ok" else ""
         hint = "run as root" if isinstance(problem, PermissionError) else "see `slomo doctor`"
-        return TestbedError(f"resctrl on '{self.root}': {what}: {problem.strerror}{told}", hint=hint)
+        kind = RefusedSettingError if problem.errno == errno.EINVAL else TestbedError
+        return kind(f"resctrl on '{self.root}': {what}: {problem.strerror}{told}", hint=hint)
 
 
 def parse_schemata(text: str) -> dict[str, dict[int, str]]:

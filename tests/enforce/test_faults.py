@@ -13,7 +13,7 @@ from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.conflicts import require_unprotected
 from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.errors import InvalidValueError, StoreError, TestbedError
+from slomo.errors import InvalidValueError, RefusedSettingError, SlomoError, StoreError, TestbedError
 from slomo.host.journal import Journal, open_receipts
 from slomo.host.knobs import VanishedError
 from slomo.host.resctrl_tree import ResctrlTree
@@ -298,6 +298,27 @@ def test_names_that_cannot_be_groups_are_refused(name: str, tmp_path: Path) -> N
     (tmp_path / "cpu").mkdir()
     with pytest.raises(InvalidValueError, match="control group"):
         CgroupBackend(tmp_path).path(f"cpu/{name}")
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "told"),
+    [("cgroup", "a/" + "ä" * 200, "one name of cgroup has 400 bytes, needed at most 255"),
+     ("cgroup", "a/" * 3000, "cgroup has 6000 bytes, needed at most 3000"),
+     ("tenant", "a" * 300, "tenant has 300 bytes, needed at most 200"),
+     ("pod", "a" * 601, "pod has 601 bytes, needed at most 600"),
+     ("control_socket", "a" * 2000, "control_socket has 2000 bytes, needed at most 1000")],
+)  # fmt: skip
+def test_a_plan_with_too_long_a_name_is_refused_before_any_path_is_made(field: str, text: str, told: str) -> None:
+    """The error names the field, its length and the limit."""
+    with pytest.raises(SlomoError, match=told):
+        EnforcementPlan.from_dict({"tenants": [{"tenant": "t", field: text}]})
+
+
+def test_resctrl_refuses_a_tenant_without_cores_and_processes(tmp_path: Path) -> None:
+    """Its class would hold nothing, so that the plan would change nothing for it."""
+    plan = EnforcementPlan("s", (TenantSetting("lost", pod="n/lost", llc_way_mask=3),))
+    with pytest.raises(RefusedSettingError, match="'lost' has neither cores nor processes"):
+        ResctrlBackend(furnished(tmp_path), tmp_path).wishes(plan)
 
 
 @pytest.mark.parametrize("name", [".", ".."])

@@ -101,6 +101,24 @@ def test_what_is_no_plan_is_refused(host: TestClient, plan: Any) -> None:
     assert host.post("/v1/enforce", json={"plan": plan}).status_code == 422
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [{"cores": [1], "llc_way_mask": 5}, {"cores": [4000], "llc_way_mask": 3}, {"llc_way_mask": 3},
+     {"cores": [1], "memory_bandwidth": {"value": 7, "unit": "GB/s"}}, {"cores": [1], "cgroup": "a" * 300}],
+    ids=["hole", "core", "nothing", "unit", "long"],
+)  # fmt: skip
+def test_values_that_the_machine_does_not_take_are_the_callers_fault(
+    host: TestClient, tree: ResctrlTree, setting: Any
+) -> None:
+    """Status 422 with the reason; 503 would ask the caller to try again."""
+    before = everything(tree)
+    answer = host.post("/v1/enforce", json={"plan": {"tenants": [{"tenant": "a", **setting}]}})
+
+    assert answer.status_code == 422, answer.text
+    assert "a" in answer.json()["detail"]
+    assert everything(tree) == before
+
+
 def test_rmd_clients_find_what_they_know(host: TestClient, tree: ResctrlTree) -> None:
     """Caches, policies, a guaranteed and a burstable workload, hospitality, change and removal, as RMD answers."""
     before = everything(tree)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing
 
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan
-from slomo.errors import TestbedError
+from slomo.errors import RefusedSettingError
 from slomo.host.control_socket import ControlSocket
 from slomo.host.knobs import VanishedError, Wish
 from slomo.host.locks import MachineLock
@@ -42,14 +42,14 @@ class BuffersBackend(Backend):
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return, for each Click handler, the number of packet buffers that the plan asks for.
 
-        Raises TestbedError for a tenant without a control socket.
+        Raises RefusedSettingError for a tenant without a control socket.
         """
         wishes = []
         for tenant in plan.tenants:
             if tenant.buffers is None:
                 continue
             if tenant.control_socket is None:
-                raise TestbedError(
+                raise RefusedSettingError(
                     f"tenant '{tenant.tenant}': {tenant.buffers} buffers, but no control socket to set them",
                     hint="name control_socket, for instance 127.0.0.1:7001/fd.buffers, or start it with so many",
                 )
@@ -81,5 +81,7 @@ def _split(address: str) -> tuple[int, str, str]:
     place, _, handler = address.partition("/")
     host, _, port = place.rpartition(":")
     if not handler or not port.isdigit() or any(ord(sign) <= 32 for sign in handler):
-        raise TestbedError(f"control socket '{address}' is not understood", hint="write 127.0.0.1:7001/element.handler")
+        raise RefusedSettingError(
+            f"control socket '{address}' is not understood", hint="write 127.0.0.1:7001/element.handler"
+        )
     return int(port), host or "127.0.0.1", handler

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from slomo.enforce.change import Backend
 from slomo.enforce.conflicts import protection
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import InvalidValueError, TestbedError
+from slomo.errors import InvalidValueError, RefusedSettingError
 from slomo.host.cgroup import WEIGHTS, CgroupKnobs
 from slomo.host.cores import format_cpu_list, parse_cpu_list
 from slomo.host.knobs import PRESENT, Wish
@@ -49,7 +49,7 @@ class CgroupBackend(CgroupKnobs, Backend):
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings to write, in order: the plan's groups, their files, then the processes in them.
 
-        Raises TestbedError for a controller, CPU or memory node that this host does not have.
+        Raises RefusedSettingError for a controller, CPU or memory node that this host does not have.
         """
         wishes: list[Wish] = []
         for tenant in plan.tenants:
@@ -72,7 +72,7 @@ class CgroupBackend(CgroupKnobs, Backend):
                 folder = f"{base}{PARENT}/{name}"
                 wishes += self._make(controller, base, folder, set(mine))
             else:
-                raise TestbedError(
+                raise RefusedSettingError(
                     f"tenant '{tenant.tenant}' has neither processes nor a control group",
                     hint="name process_ids or cgroup in the plan",
                 )
@@ -119,14 +119,14 @@ class CgroupBackend(CgroupKnobs, Backend):
         there = parse_cpu_list(self.text(f"{base}{name}"))
         unknown = sorted(set(tenant.cores) - set(there))
         if there and unknown:
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"tenant '{tenant.tenant}': CPU {unknown[0]} is not on this host", hint=f"CPUs: {list(there)}"
             )
 
     def _base(self, controller: str) -> str:
         folder = self.hierarchy(controller)
         if not (self.root / folder / "cgroup.procs").exists():
-            raise TestbedError(f"control group hierarchy '{self.root}' has no controller {controller}")
+            raise RefusedSettingError(f"control group hierarchy '{self.root}' has no controller {controller}")
         return f"{folder}/" if folder else ""
 
     def knobs(self) -> Iterator[str]:
@@ -142,7 +142,7 @@ class CgroupBackend(CgroupKnobs, Backend):
         """Raise an error if a group does not exist or contains a process on which the machine depends."""
         path = self.path(folder)
         if not path.is_dir():
-            raise TestbedError(f"no control group '{folder}' below '{self.root}'", hint="name one that is there")
+            raise RefusedSettingError(f"no control group '{folder}' below '{self.root}'", hint="name one that is there")
         members = (path / "cgroup.procs").read_text(encoding="ascii").split()
         protected = [pid for pid in members if protection(int(pid), self._processes)]
         if protected or not (tenant.cgroup or "").strip("/"):

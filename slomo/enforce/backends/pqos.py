@@ -5,7 +5,7 @@ This backend is for hosts without resctrl.
 
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import TestbedError
+from slomo.errors import RefusedSettingError
 from slomo.host.knobs import Wish
 from slomo.host.pqos import PqosKnobs, PqosState
 
@@ -22,7 +22,8 @@ class PqosBackend(PqosKnobs, Backend):
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings to write, in order: those of the classes of service, then each core's class.
 
-        Raises TestbedError if there are too few free classes, a core is missing, or pqos does not support a unit.
+        Raises RefusedSettingError if there are too few free classes, a core is missing, or pqos does not support a
+        unit.
         """
         state = self.state()
         by_settings: dict[tuple[tuple[str, str], ...], list[int]] = {}
@@ -32,7 +33,7 @@ class PqosBackend(PqosKnobs, Backend):
                 by_settings.setdefault(settings, []).extend(tenant.cores)
         unknown = sorted({core for cores in by_settings.values() for core in cores} - set(state.class_of))
         if unknown:
-            raise TestbedError(f"pqos knows no core {unknown[0]}", hint=f"cores: {sorted(state.class_of)}")
+            raise RefusedSettingError(f"pqos knows no core {unknown[0]}", hint=f"cores: {sorted(state.class_of)}")
         numbers = self._numbers(state, by_settings)
         wishes: list[Wish] = []
         for settings, cores in by_settings.items():
@@ -48,7 +49,7 @@ class PqosBackend(PqosKnobs, Backend):
             settings.append(("llc", f"{tenant.llc_way_mask:#x}"))
         if tenant.memory_bandwidth is not None:
             if tenant.memory_bandwidth.unit != "percent":
-                raise TestbedError(
+                raise RefusedSettingError(
                     f"memory bandwidth of {tenant.memory_bandwidth.text}, but pqos takes percent",
                     hint="give it in percent",
                 )
@@ -67,7 +68,7 @@ class PqosBackend(PqosKnobs, Backend):
             reusable = sorted(own - others - set(numbers.values()))
             free = reusable or [number for number in sorted(state.classes) if number not in taken]
             if not free:
-                raise TestbedError(
+                raise RefusedSettingError(
                     f"{len(tenants_numbered)} classes of service are needed, pqos has "
                     f"{len(set(state.classes) - {0, *state.class_of.values()})} free",
                     hint="give tenants equal settings, or reset other allocations: pqos -R",

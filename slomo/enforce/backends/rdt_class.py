@@ -17,7 +17,7 @@ import yaml
 from slomo.enforce.backends.resctrl import class_name
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import TestbedError
+from slomo.errors import RefusedSettingError, TestbedError
 from slomo.files.durable import write_durably
 from slomo.host.knobs import Wish
 from slomo.host.locks import MachineLock
@@ -133,12 +133,12 @@ def _class(tenant: TenantSetting, ways: int) -> dict[str, Any]:
     written: dict[str, Any] = {}
     if tenant.llc_way_mask is not None:
         if tenant.llc_way_mask >> ways:
-            raise TestbedError(f"tenant '{tenant.tenant}': mask {tenant.llc_way_mask:#x} of {ways} ways")
+            raise RefusedSettingError(f"tenant '{tenant.tenant}': mask {tenant.llc_way_mask:#x} of {ways} ways")
         written["l3Allocation"] = f"{tenant.llc_way_mask:#x}"  # absolute masks keep guaranteed ways apart
     bandwidth = tenant.memory_bandwidth
     if bandwidth is not None:
         if bandwidth.unit == "GB/s":
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"tenant '{tenant.tenant}': {bandwidth.text}, but goresctrl takes percent or MBps",
                 hint="give it in percent or MB/s",
             )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import TestbedError
+from slomo.errors import RefusedSettingError, TestbedError
 from slomo.host.knobs import PRESENT, Wish
 from slomo.host.resctrl_facts import ResctrlFacts, read_facts
 from slomo.host.resctrl_files import KernelFiles
@@ -140,6 +140,11 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         by_settings: dict[_Settings, list[TenantSetting]] = {}
         for tenant in plan.tenants:
             settings = _settings(tenant, facts)
+            if settings and not tenant.cores and not tenant.process_ids:
+                raise RefusedSettingError(
+                    f"tenant '{tenant.tenant}' has neither cores nor processes, and a class of service needs one",
+                    hint="name cores or process_ids in the plan",
+                )
             if settings:
                 by_settings.setdefault(settings, []).append(tenant)
         classes: dict[str, tuple[_Settings, list[TenantSetting]]] = {}
@@ -155,14 +160,14 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         """
         there = len(self.tree.control_groups())
         if there + len(fresh) - stale > facts.classes:
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"{len(fresh)} new classes of service beside {there - stale} there are, but this machine has "
                 f"{facts.classes}",
                 hint="give tenants equal settings, so that they share a class",
             )
         used = len(self.tree.groups())
         if facts.monitors and used + len(fresh) - stale > facts.monitors:
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"{len(fresh)} new groups need as many RMIDs, {facts.monitors - used} of {facts.monitors} are left",
                 hint="remove unused monitoring groups",
             )
@@ -172,7 +177,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         if plan.device_way_mask is None:
             return []
         if not facts.io_alloc:
-            raise TestbedError(
+            raise RefusedSettingError(
                 "ways for devices cannot be set: this kernel offers no io_alloc",
                 hint="on Intel, set IIO_LLC_WAYS with the testbed's DDIO control instead",
             )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import TestbedError
+from slomo.errors import RefusedSettingError, TestbedError
 from slomo.host.cores import format_cpu_list, parse_cpu_list
 from slomo.host.knobs import VanishedError, Wish
 from slomo.host.locks import MachineLock
@@ -74,7 +74,7 @@ class SchedulerBackend(Backend):
         cores, policy = set(tenant.cores), tenant.scheduler
         unknown = sorted(cores - set(range(os.cpu_count() or 1)))
         if unknown:
-            raise TestbedError(f"tenant '{tenant.tenant}': CPU {unknown[0]} is not on this host")
+            raise RefusedSettingError(f"tenant '{tenant.tenant}': CPU {unknown[0]} is not on this host")
         wishes = [Wish(f"cpus:{thread}", format_cpu_list(cores)) for thread in threads] if cores else []
         if policy is not None:
             priority = tenant.priority if policy in ("fifo", "round-robin") else 0
@@ -95,7 +95,8 @@ class SchedulerBackend(Backend):
     def write(self, knob: str, value: str | None) -> None:
         """Give one thread a new scheduling policy, or other CPUs.
 
-        Raises TestbedError if the kernel refuses; VanishedError if the thread has ended.
+        Raises TestbedError if the kernel refuses, RefusedSettingError if it refuses this value, VanishedError if the
+        thread has ended.
         """
         kind, _, thread = knob.partition(":")
         try:
@@ -108,9 +109,8 @@ class SchedulerBackend(Backend):
             raise VanishedError(f"thread {thread} no longer exists", hint="it ended; plan again") from None
         except (OSError, KeyError, ValueError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else "unknown policy"
-            raise TestbedError(
-                f"the kernel refuses {value!r} for thread {thread}: {reason}", hint="needs root"
-            ) from None
+            refused = TestbedError if isinstance(problem, PermissionError) else RefusedSettingError
+            raise refused(f"the kernel refuses {value!r} for thread {thread}: {reason}", hint="needs root") from None
 
     def knobs(self) -> Iterator[str]:
         """Yield the CPU and policy setting of each thread of this process, by name."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import InvalidValueError, TestbedError
+from slomo.errors import InvalidValueError, RefusedSettingError
 from slomo.host.knobs import Knobs, VanishedError, Wish
 from slomo.simulator.engine import Tenant, simulate
 from slomo.simulator.result import SimulationResult
@@ -182,7 +182,7 @@ class SimulatedBackend(SimulatedKnobs, Backend):
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the values that a plan requires of every tenant's settings.
 
-        Raises TestbedError for an unknown tenant or a setting that the machine does not support.
+        Raises RefusedSettingError for an unknown tenant or a setting that the machine does not support.
         """
         wishes = [wish for tenant in plan.tenants for wish in self._tenant(tenant)]
         if plan.device_way_mask is not None:
@@ -191,7 +191,7 @@ class SimulatedBackend(SimulatedKnobs, Backend):
 
     def _tenant(self, tenant: TenantSetting) -> list[Wish]:
         if tenant.tenant not in self.server.occupants:
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"no tenant '{tenant.tenant}' on simulated '{self.server.machine.name}'",
                 hint=f"tenants: {', '.join(self.server.occupants) or 'none'}",
             )
@@ -201,18 +201,20 @@ class SimulatedBackend(SimulatedKnobs, Backend):
             values["ways"] = f"{self._mask(tenant.llc_way_mask):x}"
         if tenant.memory_bandwidth is not None:
             if tenant.memory_bandwidth.unit != "percent" or tenant.memory_bandwidth.value < 10:
-                raise TestbedError(
+                raise RefusedSettingError(
                     f"memory bandwidth of {tenant.memory_bandwidth.text}, but this machine takes percent, 10 to 100",
                     hint="give it in percent",
                 )
             values["bandwidth"] = f"{tenant.memory_bandwidth.value:g}"
         if tenant.cores:
             if tenant.cores[0] >= machine.cores:
-                raise TestbedError(f"core {tenant.cores[0]}, but '{machine.name}' has {machine.cores}")
+                raise RefusedSettingError(f"core {tenant.cores[0]}, but '{machine.name}' has {machine.cores}")
             values["core"] = str(tenant.cores[0])
         if tenant.memory_node is not None:
             if tenant.memory_node >= machine.sockets:
-                raise TestbedError(f"memory node {tenant.memory_node}, but '{machine.name}' has {machine.sockets}")
+                raise RefusedSettingError(
+                    f"memory node {tenant.memory_node}, but '{machine.name}' has {machine.sockets}"
+                )
             values["node"] = str(tenant.memory_node)
         if tenant.buffers is not None:
             values["buffers"] = str(tenant.buffers)
@@ -222,7 +224,7 @@ class SimulatedBackend(SimulatedKnobs, Backend):
         full = self.server.machine.full_way_mask
         block = mask // (mask & -mask)
         if mask & ~full or block & (block + 1):
-            raise TestbedError(
+            raise RefusedSettingError(
                 f"way mask {mask:#x} is not one block of the ways {full:#x}", hint="0x3 or 0x7fc would do"
             )
         return mask

@@ -9,7 +9,7 @@ from dataclasses import replace
 from slomo.enforce.backends.simulated import SimulatedKnobs
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import TestbedError
+from slomo.errors import RefusedSettingError
 from slomo.host.knobs import Wish
 from slomo.simulator.sharing.engine import simulate_chains
 from slomo.simulator.sharing.result import ChainSimulation
@@ -70,16 +70,20 @@ class SimulatedCoresBackend(SimulatedKnobs, Backend):
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the weight that the plan requires for every stage.
 
-        Raises TestbedError for an unknown stage or a setting other than a CPU weight.
+        Raises RefusedSettingError for an unknown stage or a setting other than a CPU weight.
         """
         return tuple(self._wish(tenant) for tenant in plan.tenants)
 
     def _wish(self, tenant: TenantSetting) -> Wish:
         names = [stage.name for stage in self.cores.system.stages]
         if tenant.tenant not in names:
-            raise TestbedError(f"no stage '{tenant.tenant}' on {self.place()}", hint=f"stages: {', '.join(names)}")
+            raise RefusedSettingError(
+                f"no stage '{tenant.tenant}' on {self.place()}", hint=f"stages: {', '.join(names)}"
+            )
         if tenant != TenantSetting(tenant.tenant, cpu_weight=tenant.cpu_weight):
-            raise TestbedError(f"stage '{tenant.tenant}': {self.place()} take CPU weights only", hint="give cpu_weight")
+            raise RefusedSettingError(
+                f"stage '{tenant.tenant}': {self.place()} take CPU weights only", hint="give cpu_weight"
+            )
         if tenant.cpu_weight is None:
             return Wish(f"weight:{tenant.tenant}", None)
         shares = min(max(round(DEFAULT_SHARES * tenant.cpu_weight), LEAST_SHARES), MOST_SHARES)

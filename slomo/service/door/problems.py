@@ -11,6 +11,7 @@ from slomo.errors import (
     InvalidValueError,
     MeasurementError,
     PredictionError,
+    RefusedSettingError,
     SlomoError,
     StoreError,
     TestbedError,
@@ -65,6 +66,7 @@ _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (
     (ConfigurationError, 422, "configuration"),
     (PredictionError, 422, "unsupported-prediction"),
     (MeasurementError, 422, "measurement"),
+    (RefusedSettingError, 422, "refused-setting"),
     (StoreError, 503, "store"),
     (TestbedError, 503, "testbed"),
 )
