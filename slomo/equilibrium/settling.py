@@ -133,8 +133,14 @@ class ResponseTable:
 
     @cached_property
     def begin(self) -> Floats:
-        """Counters of each NF alone, with which the iteration begins."""
-        return np.vstack([self.table.start, np.zeros(self.table.pressures)])
+        """Largest counters of each NF in its profile, with which the iteration begins.
+
+        Traffic evicts packets, whose return is traffic. From solo counters, the iteration may therefore end in a state
+        without traffic, which servers leave (docs/accuracy.md, "Two states of one server").
+        """
+        table, speed = self.table, self.table.pressures
+        most = table.high[:, :speed] * np.where(self.socket.rates, table.high[:, [speed]], 1.0)
+        return np.vstack([most, np.zeros(speed)])
 
     def full_kib(self, members: NDArray[np.integer]) -> Floats:
         """Return the total occupancy [KiB] at which the cache of each server counts as full, shape (servers,).

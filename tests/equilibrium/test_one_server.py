@@ -113,6 +113,24 @@ def test_a_full_channel_shortens_queues_before_requests_wait(crowded, long_queue
         assert (rest.pace * rest.speed > before.pace * before.speed).all()
 
 
+def test_traffic_that_feeds_itself_is_found(crowded):
+    """Packets leave the cache only beside other traffic: of the states with and without traffic, the first is found."""
+    fed, table = [_fed_by_others(each) for each in crowded], response_table(tuple(crowded))
+    joint = solve_joint(fed, np.array([[0, 0, 1, 1, 2, 2]]))
+    assert joint.converged[0]
+    assert (joint.pressure[0, :, table.socket.channel] > 0.5 * table.socket.caps[table.socket.channel]).all()
+
+
+def _fed_by_others(model):
+    profile = model.response.profile
+    at, beside = profile.metric_names.index("LMB"), profile.pressure_names.index("LMB")
+    weights, low, solo = profile.weights.copy(), profile.low.copy(), {**profile.solo, "LMB": 0.0}
+    weights[:, at], low[at] = 0.0, 0.0
+    weights[1 + beside, at] = 2.0 * profile.high[at]
+    profile = replace(profile, weights=weights, low=low, solo=type(profile.solo)(solo))
+    return replace(model, response=replace(model.response, profile=profile))
+
+
 @pytest.fixture(scope="module")
 def aged(models):
     """Return the models with what they hold by age, which differs most in how fast it grows, in a small cache."""
