@@ -4,11 +4,9 @@ As in SLOMO (SIGCOMM'20, section 4.1), models are trained offline, per NF, from 
 only. Responses to running neighbours also learn from calibration mixes.
 """
 
-import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from slomo.models.intervals import ConformalCalibration, calibrate, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
+from slomo.records.provenance import versions
 from slomo.training.accelerator_fit import with_uses
 from slomo.training.calibration import calibrations, mix_rows, summary
 from slomo.training.choice import with_choice
@@ -53,6 +52,8 @@ FEWEST_ROWS = 8
 _MANY_ROWS = 200
 #: Folds of a table's cross-validation: with few rows, models of four fifths of them err visibly more than those of all.
 _FOLDS_OF_TABLES = 10
+#: Packages whose versions are stored with a model.
+_PACKAGES = ("slomo", "numpy", "scikit-learn", "xgboost")
 
 
 def train(
@@ -105,7 +106,12 @@ def train(
         str(machine): full_channel_ns(rows, _capacities(str(machine), dataset.environment))
         for machine, rows in dataset.frame.groupby("machine")
     }
-    facts = {"environment": dataset.environment, "seed": seed, "versions": _versions(), "full_channel_ns": full_ns}
+    facts = {
+        "environment": dataset.environment,
+        "seed": seed,
+        "versions": versions(_PACKAGES),
+        "full_channel_ns": full_ns,
+    }
     fit = partial(_fit_subject, families=families, for_tables=for_tables, facts=facts, strict=models is not None)
     listed = list(subjects(dataset, targets))
     fitted = list(each(fit, listed))
@@ -298,17 +304,6 @@ def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> C
     """Return the machine's capacities with the largest extra time of the cache reporter (a probe program)."""
     full = environment.get("settings", {}).get("reporters", {}).get("full")
     return capacities if full is None else replace(capacities, llc_reporter=float(full))
-
-
-def _versions() -> dict[str, str]:
-
-    installed = {"python": platform.python_version()}
-    for package in ("slomo", "numpy", "scikit-learn", "xgboost"):
-        try:
-            installed[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return installed
 
 
 def _manifest(
