@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import slomo.records.schema as schema
-from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.records.measurement import Measurement, Stability, summarise
-from slomo.records.run import Phase, RunRecord
+from slomo.errors import InvalidValueError
+from slomo.records.measurement import Measurement, Stability, median_vector, others_of, summarise
+from slomo.records.run import RunRecord
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.metrics import FELT, METRICS, Rule, Scope, no_pressure
+from slomo.vocabulary.metrics import FELT, METRICS, no_pressure
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Traffic, Workload, canonical_json
 
@@ -169,7 +169,8 @@ def _group_rows(group: _Group) -> list[Row]:
             continue  # only the first tenant's throughput was recorded
         row = measurement_row(summarise(turned, limit=group.limit), group.plan, _truth(group.records, slot))
         if slot:
-            row |= vector_columns("beside", _beside(turned))
+            beside = [others_of(each.beside.socket, each.target.vector) for each in turned if each.beside is not None]
+            row |= vector_columns("beside", median_vector(beside))
         rows.append({**row, schema.TENANT: slot, schema.SEED: group.seed, schema.RUN_KEY: group.run_key})
     return rows
 
@@ -209,21 +210,6 @@ def _truth(records: Sequence[RunRecord], slot: int) -> float:
         if r.truth is not None and r.truth.beside is not None
     ]
     return statistics.median(true_mpps) if true_mpps and len(true_mpps) == len(records) else math.nan
-
-
-def _beside(records: Sequence[RunRecord]) -> MetricVector:
-    """Return the socket's counters while the target runs, minus the target's own."""
-    phases: list[Phase] = [record.beside for record in records if record.beside is not None]
-    values: dict[str, float] = {}
-    for name, metric in METRICS.items():
-        try:
-            shares = [phase.tenants[0].vector[name] if metric.rule is Rule.SUM else 0.0 for phase in phases]
-            values[name] = statistics.median(
-                max(0.0, phase.socket[name] - share) for phase, share in zip(phases, shares, strict=True)
-            )
-        except MissingMetricError:
-            continue
-    return MetricVector(values, scope=Scope.SOCKET)
 
 
 def vector_columns(prefix: str, vector: MetricVector | None) -> Row:
