@@ -4,18 +4,15 @@ SLOMO (SIGCOMM'20), as Yala (ASPLOS'25) re-implements it: access rates scaled by
 difference of working sets added to the occupancy, the difference of solo throughput added to the prediction.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slomo.adaptation.blend import DerivedSensitivity
 from slomo.models.base import Floats, SensitivityModel
-from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import NOT_LEARNED
 from slomo.vocabulary.metrics import METRICS, Kind
-from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
 _FLOWING = (Kind.RATE, Kind.BANDWIDTH)
@@ -31,12 +28,13 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
     ratio = requested.traffic.flow_count / model.workload.traffic.flow_count
     held = model.solo_vector.get("L3OCC") or 0.0
     extra = (ratio - 1.0) * held
+    changes = _changes(ratio, extra)
     response = model.response
     if response is not None:
         moved = Shifted(response.sensitivity, ratio, extra, solo_difference_mpps)
         response = replace(
             response,
-            profile=_shifted_profile(response.profile, ratio, extra),
+            profile=response.profile.scaled(*changes),
             part_load=None,
             holding=NOT_LEARNED,
             speed=response.speed + np.eye(1, len(response.speed))[0] * solo_difference_mpps,
@@ -47,44 +45,18 @@ def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0
         model,
         workload=requested,
         solo_mpps=model.solo_mpps + solo_difference_mpps,
-        solo_vector=_shifted_vector(model.solo_vector, ratio, extra),
+        solo_vector=model.solo_vector.scaled(*changes),
         sensitivity={n: Shifted(m, ratio, extra, solo_difference_mpps) for n, m in model.sensitivity.items()},
-        contentiousness=_shifted_profile(model.contentiousness, ratio, extra),
+        contentiousness=model.contentiousness.scaled(*changes),
         response=response,
         allocation=None,
     )
 
 
-def _factors(names: Sequence[str], ratio: float, extra_kib: float) -> tuple[Floats, Floats]:
-    """Return by which factor, and by which amount, each counter changes."""
-    kinds = [METRICS[name].kind if name in METRICS else None for name in names]
-    return (
-        np.array(
-            [ratio if kind in _FLOWING and name != "INST" else 1.0 for name, kind in zip(names, kinds, strict=True)]
-        ),
-        np.array([extra_kib if name == "L3OCC" else 0.0 for name in names]),
-    )
-
-
-def _shifted_vector(vector: MetricVector, ratio: float, extra_kib: float) -> MetricVector:
-    names = tuple(vector)
-    factor, added = _factors(names, ratio, extra_kib)
-    values = np.maximum(vector.to_array(names) * factor + added, 0.0)
-    return MetricVector(dict(zip(names, values.tolist(), strict=True)), scope=vector.scope)
-
-
-def _shifted_profile(profile: ContentiousnessProfile, ratio: float, extra_kib: float) -> ContentiousnessProfile:
-    factor, added = _factors(profile.metric_names, ratio, extra_kib)
-    weights = profile.weights * factor
-    weights[0] += added
-    return replace(
-        profile,
-        solo=_shifted_vector(profile.solo, ratio, extra_kib),
-        by_count={count: _shifted_vector(vector, ratio, extra_kib) for count, vector in profile.by_count.items()},
-        weights=weights,
-        low=np.maximum(profile.low * factor + added, 0.0),
-        high=np.maximum(profile.high * factor + added, 0.0),
-    )
+def _changes(ratio: float, extra_kib: float) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the factors and the added amounts of counters that change with the working set."""
+    flowing = [name for name, metric in METRICS.items() if metric.kind in _FLOWING and name != "INST"]
+    return dict.fromkeys(flowing, ratio), {"L3OCC": extra_kib}
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +78,9 @@ class Shifted(DerivedSensitivity):
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps]; without competitors nothing is shifted."""
-        factor, added = _factors(self.feature_names, self.ratio, self.extra_kib)
+        factors, amounts = _changes(self.ratio, self.extra_kib)
+        factor = np.array([factors.get(name, 1.0) for name in self.feature_names])
+        added = np.array([amounts.get(name, 0.0) for name in self.feature_names])
         pressed = (vectors > 0.0).any(axis=1, keepdims=True)
         mpps = self.base.predict_mpps(np.maximum(vectors * factor + np.where(pressed, added, 0.0), 0.0))
         return np.maximum(mpps + self.solo_difference_mpps, 0.0)

@@ -207,23 +207,9 @@ def _profile(model: NFModel, subject: Subject) -> tuple[ContentiousnessProfile, 
     """Return the contentiousness scaled metric by metric, and the factors."""
     old = model.contentiousness
     gains = {name: _pressure_factor(old, name, subject) for name in old.metric_names}
-    gain = np.array(list(gains.values()))
-    measured = solo_vector(subject)
-    solo = MetricVector(
-        {
-            name: measured[name] if name in measured else value * gains.get(name, 1.0)
-            for name, value in old.solo.items()
-        },
-        scope=old.solo.scope,
-    )
-    by_count = {
-        count: MetricVector({name: value * gains.get(name, 1.0) for name, value in vector.items()}, scope=vector.scope)
-        for count, vector in old.by_count.items()
-    }
-    scaled = replace(
-        old, solo=solo, by_count=by_count, weights=old.weights * gain, low=old.low * gain, high=old.high * gain
-    )
-    return scaled, gains
+    scaled, measured = old.scaled(gains, {}), solo_vector(subject)
+    solo = {name: measured.get(name, value) for name, value in scaled.solo.items()}
+    return replace(scaled, solo=MetricVector(solo, scope=old.solo.scope)), gains
 
 
 def _pressure_factor(profile: ContentiousnessProfile, name: str, subject: Subject) -> float:

@@ -95,6 +95,21 @@ class ContentiousnessProfile(Stored):
             (1.0 - share) * self.high + share * other.high,
         )
 
+    def scaled(self, factors: Mapping[str, float], added: Mapping[str, float]) -> "ContentiousnessProfile":
+        """Return the profile with counters multiplied by their factors, then increased by an amount, never below 0."""
+        factor = np.array([factors.get(name, 1.0) for name in self.metric_names])
+        more = np.array([added.get(name, 0.0) for name in self.metric_names])
+        weights = self.weights * factor
+        weights[0] += more
+        return replace(
+            self,
+            solo=self.solo.scaled(factors, added),
+            by_count={count: vector.scaled(factors, added) for count, vector in self.by_count.items()},
+            weights=weights,
+            low=np.maximum(self.low * factor + more, 0.0),
+            high=np.maximum(self.high * factor + more, 0.0),
+        )
+
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContentiousnessProfile":
         """Return the profile that :meth:`to_dict` wrote.

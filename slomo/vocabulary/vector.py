@@ -98,6 +98,17 @@ class MetricVector(Mapping[str, float]):
         names = [name for name in self if name in other]
         return MetricVector({n: (1.0 - share) * self[n] + share * other[n] for n in names}, scope=self.scope)
 
+    def scaled(self, factors: Mapping[str, float], added: Mapping[str, float]) -> "MetricVector":
+        """Return the vector with metrics multiplied by their factors, then increased by an amount, never below 0.
+
+        Examples
+        --------
+        >>> dict(MetricVector({"L3OCC": 4.0, "IPC": 1.0}).scaled({"L3OCC": 2.0}, {"L3OCC": 1.0}))
+        {'IPC': 1.0, 'L3OCC': 9.0}
+        """
+        values = {name: max(value * factors.get(name, 1.0) + added.get(name, 0.0), 0.0) for name, value in self.items()}
+        return MetricVector(values, scope=self.scope)
+
     def to_dict(self) -> dict[str, object]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
         return {"schema_version": SCHEMA_VERSION, "scope": str(self.scope), "values": dict(self.values_)}
