@@ -4,14 +4,12 @@ The card follows datasheets for datasets (Gebru et al., CACM 2021): what was mea
 unsuitable.
 """
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.records.dataset import ProfileDataset
 from slomo.records.shipped import shipped_folder
-from slomo.records.storage import CARD, MEASUREMENTS, load_dataset
+from slomo.records.storage import CARD, MEASUREMENTS, load_dataset, shipped_dataset
 
 
 @dataclass(frozen=True)
@@ -51,22 +49,8 @@ def catalog(folder: str | Path | None = None) -> tuple[CatalogEntry, ...]:
 
 
 def find_dataset(name: str, folder: str | Path | None = None) -> ProfileDataset:
-    """Load a shipped dataset by name, or any dataset by path.
-
-    Raises ConfigurationError for a path without a dataset; UnknownNameError, with the nearest name, for an unknown
-    name.
-    """
-    if Path(name).exists():
-        return load_dataset(name)
-    entries = {entry.name: entry for entry in catalog(folder)}
-    if name not in entries and (Path(name).suffix or len(Path(name).parts) > 1):
-        place = Path(name).parent
-        near = difflib.get_close_matches(Path(name).name, sorted(item.name for item in place.glob("*")), n=1)
-        hint = f"did you mean '{place / near[0]}'?" if near else "check the path;"
-        raise ConfigurationError(f"{name}: file not found", hint=f"{hint} `slomo dataset list` shows those that ship")
-    if name not in entries:
-        raise UnknownNameError("dataset", name, entries)
-    return entries[name].load()
+    """Load a shipped dataset by name, or any dataset by path; raises the errors of :func:`shipped_dataset`."""
+    return load_dataset(name if Path(name).exists() else shipped_dataset(name, folder))
 
 
 def _summary(card: Path) -> str:

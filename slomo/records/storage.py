@@ -3,6 +3,7 @@
 The directory has the layout of shipped datasets: ``measurements.parquet``, ``provenance.json``, ``CARD.md``.
 """
 
+import difflib
 import json
 from pathlib import Path
 
@@ -35,8 +36,8 @@ def load_dataset(path: str | Path) -> ProfileDataset:
     {'testbed': 'simulated'}
     """
     place = path_of("dataset", path)
-    if not place.exists() and not place.suffix and len(place.parts) == 1:
-        place = _shipped(str(place))
+    if not place.exists():
+        place = shipped_dataset(str(place))
     if place.is_dir():
         place = next((place / name for name in (MEASUREMENTS, "measurements.csv") if (place / name).is_file()), place)
     if place.is_dir():
@@ -47,13 +48,21 @@ def load_dataset(path: str | Path) -> ProfileDataset:
     return readers[place.suffix](place)
 
 
-def _shipped(name: str) -> Path:
-    """Return the folder of a shipped dataset. Raises UnknownNameError for an unknown name."""
-    folder = shipped_folder()
-    names = [item.parent.name for item in sorted(folder.glob(f"*/{MEASUREMENTS}"))]
-    if name not in names:
+def shipped_dataset(name: str, folder: str | Path | None = None) -> Path:
+    """Return the directory of a shipped dataset, or of one in another folder.
+
+    Raises ConfigurationError for a path; UnknownNameError, with the nearest name, for an unknown name.
+    """
+    shipped = Path(folder) if folder is not None else shipped_folder()
+    names = [item.parent.name for item in sorted(shipped.glob(f"*/{MEASUREMENTS}"))]
+    if name in names:
+        return shipped / name
+    place = Path(name)
+    if not (place.suffix or len(place.parts) > 1):
         raise UnknownNameError("dataset", name, names)
-    return folder / name
+    near = difflib.get_close_matches(place.name, sorted(item.name for item in place.parent.glob("*")), n=1)
+    hint = f"did you mean '{place.parent / near[0]}'?" if near else "check the path;"
+    raise ConfigurationError(f"{name}: file not found", hint=f"{hint} `slomo dataset list` shows those that ship")
 
 
 def save_dataset(dataset: ProfileDataset, path: str | Path, card: str | None = None) -> None:
