@@ -176,7 +176,8 @@ class _Board:
         at = np.minimum(ways * STEPS, self.tables.shape[1] - 1.001)
         low = at.astype(np.int64)
         share = (at - low)[..., None]
-        values = self.tables[self.which, low] * (1.0 - share) + self.tables[self.which, low + 1] * share
+        rows, place = self.tables.reshape(-1, self.tables.shape[2]), self.which * self.tables.shape[1] + low
+        values = rows.take(place, axis=0) * (1.0 - share) + rows.take(place + 1, axis=0) * share
         start = values[..., 0] + values[..., 1] * self.remote_ns * 1e-3 + self.remote_us
         return _Costs(start / shares, values[..., 1] / shares, values[..., 2], self.offered)
 
@@ -239,12 +240,12 @@ def _tables(settings: Partitions, most: int) -> tuple[Floats, Floats, NDArray[np
     """Return the distinct tables of times and occupancies, and the index of each tenant's table."""
     percents, throttle = np.unique(np.asarray(settings.bandwidth_percent), return_inverse=True)
     pairs = settings.which * len(percents) + throttle.reshape(settings.masks.shape)
-    used, index = np.unique(pairs, return_inverse=True)
+    used = np.flatnonzero(np.bincount(pairs.ravel()))
     each = [
         (settings.responses[pair // len(percents)], float(percents[pair % len(percents)])) for pair in used.tolist()
     ]
     tables = np.array([response.table(percent, most) for response, percent in each])
-    return tables, np.array([response.held(most) for response, _ in each]), index.reshape(pairs.shape)
+    return tables, np.array([response.held(most) for response, _ in each]), np.searchsorted(used, pairs)
 
 
 @dataclass(frozen=True)
