@@ -10,21 +10,21 @@ prediction.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.lanes import code_for, judge_one
-from slomo.equilibrium.rounds import in_order, waited
+from slomo.equilibrium.rounds import Rest, in_order, waited
 from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
-from slomo.equilibrium.settling import response_table
+from slomo.equilibrium.settling import ResponseTable, response_table, socket_numbers
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
 from slomo.models.evidence import COVERAGE, VerdictErrors, caution, doubt
-from slomo.models.interval_ends import interval_of_one
-from slomo.models.intervals import ConformalCalibration, scores_between
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.local_errors import NEAREST
-from slomo.models.neighbourhood import UNKNOWN, beside
+from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MOVED, moved_in
 from slomo.models.responses.server_response import ServerResponse
@@ -38,6 +38,19 @@ _CARDS_MISS = "PCIEMISS"
 #: Compiled for a single question.
 _VERDICT = (judge_one,)
 _NAMES = tuple(name for amount in MOVED for name in amount.metrics)
+
+
+class VerdictInputs(NamedTuple):
+    """What the verdict on one NF reads of its server."""
+
+    #: Whether a profile covers the pressure on the NF.
+    covered: bool
+    #: Mean and largest held-out error of the mixes nearest in pressure; None if not known.
+    near: tuple[float, float] | None = None
+    #: Used share of the memory bandwidth (:func:`channel_load`).
+    channel: float = 0.0
+    #: Whether the neighbours may move more data past the cache than in the NF's profile.
+    may_move_more: bool = False
 
 
 def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints) -> Floats:
@@ -84,31 +97,26 @@ def division(models: Sequence[NFModel]) -> str:
 def judged(
     response: ServerResponse,
     felt: Floats,
+    inputs: VerdictInputs,
     moved: Sequence[float],
-    channel: float = 0.0,
-    kept: float | None = None,
-    kind: int = UNKNOWN,
-    models: Sequence[NFModel] = (),
+    held_out: VerdictErrors[float] | None,
+    models: Sequence[NFModel],
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on the prediction of one NF beside neighbours, with its reasons.
 
     `response`: response of the NF. `felt`, shape (pressures,): pressure on the NF. `moved`: data moved by its
-    neighbours together, by :data:`MOVED`; empty if this cannot exceed the measured amounts. `channel`: used share of
-    the memory bandwidth (:func:`channel_load`). `kept`: share of solo throughput that it keeps if saturated; if None,
-    held-out errors do not count. `kind`: kind of its neighbourhood. `models`: models of all NFs of the server.
+    neighbours together, by :data:`MOVED`; empty if this cannot exceed the measured amounts. `held_out`: held-out errors
+    that count; None if there are none. `models`: models of all NFs of the server.
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()
-    covered, near = _beside(response, felt)
-    if not covered:
+    if not inputs.covered:
         verdicts, why = response.applicability.check(felt[np.newaxis])
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
-    calibration = response.calibration
-    held_out = None if kept is None or not calibration.count else _errors(calibration, kept, kind, near)
-    if why_not := caution(calibration, held_out):
+    if why_not := caution(response.calibration, held_out):
         more = (*more, why_not)
-    if channel > FULL:
+    if (channel := inputs.channel) > FULL:
         known = f"is predicted: {division(models)}" if response.knows_waiting else "is unknown"
         full = f"the memory channel is {100.0 * channel:.0f} % full; above {100.0 * FULL:.0f} % its division {known}"
         more = (*more, full)
@@ -117,38 +125,41 @@ def judged(
     return Verdict.EXTRAPOLATED if more and verdict is Verdict.SUPPORTED else verdict, (*reasons, *more)
 
 
-def _beside(response: ServerResponse, felt: Floats) -> tuple[bool, tuple[float, float] | None]:
-    """Return whether a profile covers the pressure on an NF, and mean and largest error of the mixes nearest to it.
+def verdict_inputs(
+    nfs: ResponseTable, members: NDArray[np.integer], at_rest: FixedPoints | Rest, row: int, place: int
+) -> VerdictInputs:
+    """Return what the verdict on the NF at `place` of the server `row` reads; empty places come last.
 
-    The errors are None if they are not known. Compiled code, where it is loaded, returns the same bits.
+    Compiled code, where it is loaded, returns the same bits.
     """
+    response = nfs.responses[members[row, place]]
     covered, local = response.applicability, response.calibration.local
     if code := code_for(_VERDICT):
-        inside, *near = code[0](felt, covered.inside, local.row, NEAREST)
-        return inside, (near[0], near[1]) if local.suffice else None
-    mean, largest = local.near(felt) if local.suffice else (np.nan, np.nan)
-    return covered.covers(felt.tolist()), (float(mean), float(largest)) if local.suffice else None
+        server = members, at_rest.pressure, at_rest.waiting, socket_numbers(nfs.socket), nfs.moves
+        inside, mean, largest, channel, more = code[0](row, place, *server, covered.inside, local.row, NEAREST)
+        return VerdictInputs(inside, (mean, largest) if local.suffice else None, channel, more)
+    felt, own, others = at_rest.pressure[row, place], members[row, place], np.delete(members[row], place)
+    mean, largest = map(float, local.near(felt) if local.suffice else (0.0, 0.0))
+    here = FixedPoints(at_rest.pressure[[row]], np.ones(1), at_rest.waiting[[row]])
+    more = (nfs.moves[0, others[others >= 0]].sum(axis=0) > nfs.moves[1, own]).any()
+    channel = channel_load(nfs.models, members[[row]], here)[0]
+    near = (mean, largest) if local.suffice else None
+    return VerdictInputs(covered.covers(felt.tolist()), near, float(channel), bool(more))
 
 
-def _errors(
-    calibration: ConformalCalibration, kept: float, kind: int, near: tuple[float, float] | None
-) -> VerdictErrors:
-    """Return the held-out errors that decide the verdict on one prediction, some of which must be known."""
+def held_out_errors(
+    calibration: ConformalCalibration, near: tuple[float, float] | None, kept: float, kind: int, width: float
+) -> VerdictErrors[float] | None:
+    """Return the held-out errors that decide the verdict on one prediction; None if none are known.
+
+    `kept`: share of solo throughput that the NF keeps if saturated. `kind`: kind of its neighbourhood. `width`: width
+    of its interval at :data:`COVERAGE`, as a share of solo throughput.
+    """
+    if not calibration.count:
+        return None
     if near is None:
         return VerdictErrors(calibration.usual_error(max(1.0 - kept, 0.0), kind))
-    scores_low, scores_high = scores_between(calibration, COVERAGE)
-    low, high = interval_of_one(kept, 1.0, calibration.shape, (scores_low[kind], scores_high[kind]))
-    return VerdictErrors(*near, (high - low) / 2.0)
-
-
-def _errors_of_all(
-    calibration: ConformalCalibration, kept: Floats, kinds: NDArray[np.int64], pressure: Floats
-) -> VerdictErrors:
-    """Return :func:`_errors` for many predictions."""
-    if not calibration.local.suffice:
-        return VerdictErrors(calibration.usual_errors(np.maximum(1.0 - kept, 0.0), kinds))
-    low, high = calibration.interval_mpps(kept, 1.0, COVERAGE, kinds)
-    return VerdictErrors(*calibration.local.near(pressure), (high - low) / 2.0)
+    return VerdictErrors(*near, width / 2.0)
 
 
 @lru_cache(maxsize=4096)
@@ -208,9 +219,17 @@ def codes_of_first(
         if caution(response.calibration):
             codes[rows] = np.maximum(codes[rows], VERDICTS.index(Verdict.EXTRAPOLATED))
         elif response.calibration.count:
-            kept = at_rest.throughput_mpps[rows, 0] / models[number].solo_mpps
-            held_out = _errors_of_all(response.calibration, kept, kinds[rows], pressure)
-            codes[rows] = np.maximum(codes[rows], held_out.too_large(response.calibration))
+            mpps, solo_mpps = at_rest.throughput_mpps[rows, 0], models[number].solo_mpps
+            calibration, low, high = response.calibration, at_rest.low_mpps[rows, 0], at_rest.high_mpps[rows, 0]
+            if not calibration.local.suffice:
+                loss = np.maximum(1.0 - mpps / solo_mpps, 0.0)
+                held_out = VerdictErrors(calibration.usual_errors(loss, kinds[rows]))
+            else:
+                if coverage != COVERAGE:
+                    low, high = calibration.interval_mpps(mpps, solo_mpps, COVERAGE, kinds[rows])
+                mean, largest = calibration.local.near(pressure)
+                held_out = VerdictErrors(mean, largest, (high - low) / solo_mpps / 2.0)
+            codes[rows] = np.maximum(codes[rows], held_out.too_large(calibration))
     doubtful = np.flatnonzero(company & (known.own_most[others].sum(axis=1) > known.limits[firsts]).any(axis=1))
     if len(doubtful):
         there = FixedPoints(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])
@@ -233,17 +252,19 @@ def reasons_of_first(
     if not len(members):
         return []
     moved = moved_beside(moved_by_each(models, members, at_rest), 0).tolist()
-    channel, kinds = channel_load(models, members, at_rest).tolist(), beside(members[:, 1:]).tolist()
+    nfs, kinds = response_table(tuple(models)), beside(members[:, 1:]).tolist()
     possible = at_rest.throughput_mpps[:, 0].tolist()
     reasons: list[tuple[str, ...]] = []
     for row, number in enumerate(members[:, 0].tolist()):
         model, why = models[number], tuple[str, ...]()
         assert model.response is not None
         if members[row, 1:].max(initial=-1) >= 0:
-            kept = possible[row] / model.solo_mpps
             tenants = [models[each] for each in members[row].tolist() if each >= 0]
-            felt, kind = at_rest.pressure[row, 0], kinds[row]
-            _, why = judged(model.response, felt, moved[row], channel[row], kept, kind, tenants)
+            inputs, calibration = verdict_inputs(nfs, members, at_rest, row, 0), model.response.calibration
+            low, high = calibration.one_interval_mpps(possible[row], model.solo_mpps, COVERAGE, kinds[row])
+            kept, width = possible[row] / model.solo_mpps, (high - low) / model.solo_mpps
+            held_out = held_out_errors(calibration, inputs.near, kept, kinds[row], width)
+            _, why = judged(model.response, at_rest.pressure[row, 0], inputs, moved[row], held_out, tenants)
         doubt = doubted(model, coverage)
         reasons.append(why if doubt is None else (doubt, *why))
     return reasons

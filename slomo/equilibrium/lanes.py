@@ -151,15 +151,44 @@ def left_of_one(units, members, tangents, speeds, mpps, pace):  # type: ignore[n
         pace[0, i] = mpps[0, i] / max(speeds[0, i], TINY)
 
 
-def judge_one(felt, inside, errors, nearest):  # type: ignore[no-untyped-def]
-    """Return whether a profile covers one NF's pressure, and mean and largest held-out error of the nearest mixes.
+def judge_one(  # type: ignore[no-untyped-def] # noqa: C901
+    row, place, members, pressure, waiting, socket, moves, inside, errors, nearest
+):
+    """Return what the verdict on one NF of the server `row` reads (`slomo.equilibrium.judgement.VerdictInputs`).
 
-    Results equal those of `slomo.models.applicability` and `local_errors`. `inside`, shape (3 + pressures, pressures +
-    1), has low and high end, centre and rows of the precision; its last column begins with the farthest squared
-    distance. `errors`, shape (1 + pressures, 1 + mixes), has the mixes' errors, then their pressures in units of the
-    span, which is its first column. `nearest`: number of mixes whose errors count, at least 1.
+    That is: whether a profile covers its pressure, mean and largest held-out error of the nearest mixes, the used share
+    of the memory channel, and whether neighbours may move more than in its profile. Results equal those of
+    `slomo.models.applicability`, `local_errors` and `slomo.equilibrium.judgement`. `pressure` and `waiting` are those
+    of `slomo.equilibrium.server.FixedPoints`; `socket` as in :func:`settle_side_by_side`. `moves`, shape (2, NFs,
+    kinds), has the largest amounts that each NF moves, and those that its neighbours moved. `inside`, shape (3 +
+    pressures, pressures + 1), has low and high end, centre and rows of the precision; its last column begins with the
+    farthest squared distance. `errors`, shape (1 + pressures, 1 + mixes), has the mixes' errors, then their pressures
+    in units of the span, which is its first column. `nearest`: number of mixes whose errors count, at least 1.
     """
+    felt, channel, neighbours = pressure[row, place], int(socket[4]), 0
     pressures, mixes = len(felt), errors.shape[1] - 1
+    together, others = np.zeros(members.shape[1]), np.zeros(moves.shape[2])
+    for i in range(members.shape[1]):
+        who = members[row, i]
+        if who < 0:
+            break
+        if i != place:
+            neighbours += 1
+            for kind in range(len(others)):
+                others[kind] += moves[0, who, kind]
+        if channel >= 0:  # in ascending order, so that the order of NFs does not matter
+            value, at = pressure[row, i, channel] - socket[6 + channel] * (waiting[row] - 1.0), i
+            while at > 0 and together[at - 1] > value:
+                together[at] = together[at - 1]
+                at -= 1
+            together[at] = value
+    load, more = 0.0, False
+    if channel >= 0:
+        for i in range(neighbours + 1):
+            load += together[i]
+        load = load / max(neighbours, 1) / socket[6 + channel]
+    for kind in range(len(others)):
+        more = more or others[kind] > moves[1, members[row, place], kind]
     covered, squared = True, 0.0
     for k in range(pressures):
         covered = covered and inside[0, k] <= felt[k] <= inside[1, k]
@@ -183,7 +212,7 @@ def judge_one(felt, inside, errors, nearest):  # type: ignore[no-untyped-def]
             total += errors[0, 1 + n]
             largest = max(largest, errors[0, 1 + n])
             count += 1
-    return covered, total / max(count, 1), largest
+    return covered, total / max(count, 1), largest, load, more
 
 
 def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901

@@ -10,14 +10,13 @@ from functools import cached_property
 
 import numpy as np
 
-from slomo.equilibrium.judgement import moved_by_each
+from slomo.equilibrium.judgement import VerdictInputs, moved_by_each, verdict_inputs
 from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
 from slomo.equilibrium.server import FixedPoints, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.base import Floats
 from slomo.models.error_shape import NO_ERRORS
 from slomo.models.interval_ends import interval_of_one
-from slomo.models.intervals import scores_between
 from slomo.models.neighbourhood import kinds_in
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
@@ -51,22 +50,16 @@ class OneServer:
         #: Whether the rounds converged.
         self.converged = bool(self.rest.status[0, 0] > 0.0)
         self._mpps: list[float] | None = None
+        self._ends: dict[tuple[int, float], tuple[float, float]] = {}
 
     def felt(self, place: int) -> Floats:
         """Return the pressure that the other NFs put on one NF, shape ``(pressures,)``."""
         pressure: Floats = self.pressure[0, place]
         return pressure
 
-    def may_move_more(self, place: int) -> bool:
-        """Return whether an NF's neighbours may move more data past the cache than in its profile.
-
-        Only then is :attr:`moved` computed, which takes half as long as the rounds.
-        """
-        own = self.models[place].response
-        others = [model.response for i, model in enumerate(self.models) if i != place]
-        assert own is not None
-        every = zip(*[other.moves_at_most for other in others if other is not None], strict=True)
-        return any(sum(each) > limit for each, limit in zip(every, own.most_moved.limits, strict=True))
+    def verdict_inputs(self, place: int) -> VerdictInputs:
+        """Return what the verdict on an NF reads of its neighbours."""
+        return verdict_inputs(self._nfs, self._group.members, self.rest, 0, place)
 
     def possible_mpps(self, place: int) -> float:
         """Return the throughput that an NF would reach if it were saturated [Mpps]."""
@@ -90,17 +83,27 @@ class OneServer:
 
     def interval_mpps(self, place: int, coverage: float, window_s: float | None = None) -> tuple[float, float]:
         """Return the lower and upper bound of the interval of an NF's throughput [Mpps], as in `solve_joint`."""
-        model, offered, shape, scores = self.models[place], self.offered[place], NO_ERRORS, (0.0, 0.0)
-        response = model.response
-        assert response is not None
-        if len(self.models) > 1 or model.solo_is_carried:
-            (low, high), kind = scores_between(response.calibration, coverage), self.kinds[place]
-            shape, scores = response.calibration.shape, (low[kind], high[kind])
-        ends = interval_of_one(self.possible_mpps(place), model.solo_mpps, shape, scores)
+        ends, offered = self.possible_ends_mpps(place, coverage), self.offered[place]
         if offered is None:
             return ends
+        response = self.models[place].response
+        assert response is not None
         spread = float(arrival_half_width_mpps(np.array([offered]), response.arrivals, coverage, window_s)[0])
         return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
+
+    def possible_ends_mpps(self, place: int, coverage: float) -> tuple[float, float]:
+        """Return both ends of the interval of the throughput that an NF would reach if it were saturated [Mpps]."""
+        ends = self._ends.get((place, coverage))
+        if ends is None:
+            model, possible_mpps = self.models[place], self.possible_mpps(place)
+            assert model.response is not None
+            if len(self.models) > 1 or model.solo_is_carried:
+                calibration, kind = model.response.calibration, self.kinds[place]
+                ends = calibration.one_interval_mpps(possible_mpps, model.solo_mpps, coverage, kind)
+            else:
+                ends = interval_of_one(possible_mpps, model.solo_mpps, NO_ERRORS, (0.0, 0.0))
+            self._ends[place, coverage] = ends
+        return ends
 
     @cached_property
     def fixed_point(self) -> FixedPoints:
@@ -120,15 +123,3 @@ class OneServer:
     def moved(self) -> Floats:
         """How much data every NF moves past the cache, in canonical order."""
         return moved_by_each(self._nfs.models, self._group.members, self.fixed_point)
-
-    @cached_property
-    def channel_load(self) -> float:
-        """Share of the memory channel's bandwidth used by all NFs together (`slomo.equilibrium.judgement`)."""
-        socket = self._nfs.socket
-        if socket.channel is None:
-            return 0.0
-        most, total = float(socket.caps[socket.channel]), 0.0
-        waited = most * (float(self.rest.waiting[0]) - 1.0)
-        for beside in sorted((self.pressure[0, :, socket.channel] - waited).tolist()):
-            total += beside
-        return total / max(len(self.models) - 1, 1) / most

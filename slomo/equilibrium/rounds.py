@@ -10,7 +10,7 @@ of solving it alone, to the last bit.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,6 @@ BUSY = 0.9
 _UNTOUCHED = np.array([0.0, 0.0, np.nan, np.inf])
 #: Age before the first round, its range [us], and the largest factor by which one round changes it.
 FIRST_AGE, LEAST_AGE, MOST_AGE, OLDER = 1e4, 1.0, 1e9, 3.0
-#: Pace, burden, speed and throughput before the first round.
-_BEFORE = np.array([1.0, 1.0, 0.0, np.nan]).reshape(4, 1, 1)
 #: Share of unconverged servers below which their arrays are compacted.
 _SPARSE = 0.6
 _PER_SERVER = ("status", "pace", "burden", "waiting", "age", "speed", "mpps")
@@ -134,17 +132,10 @@ class Rest:
         `begin` has shape (servers, places, pressures).
         """
         servers, places, _ = begin.shape
-        vectors, status, (waiting, age) = (
-            np.zeros((2, *begin.shape)),
-            np.empty((servers, len(_UNTOUCHED))),
-            np.empty((2, servers)),
-        )
-        vectors[0], status[:] = begin, _UNTOUCHED
-        waiting.fill(1.0)
-        age.fill(FIRST_AGE)
-        per_place = np.empty((4, servers, places))
-        per_place[:] = _BEFORE
-        ones, burden, speed, mpps = per_place
+        vectors = np.zeros((2, *begin.shape))
+        vectors[0] = begin
+        parts = [part.copy() if servers == 1 else np.repeat(part, servers, axis=0) for part in _before(places)]
+        status, ones, burden, waiting, age, speed, mpps = parts
         return cls(vectors, status, ones if pace is None else pace, burden, waiting, age, speed, mpps)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
@@ -200,6 +191,14 @@ class Rest:
         """Bound on each result's distance from its equilibrium, estimated from the last two steps (Banach)."""
         bound: Floats = np.where(self.ratio < 1.0, self.step * self.ratio / np.maximum(1.0 - self.ratio, TINY), np.inf)
         return bound
+
+
+@lru_cache(maxsize=256)
+def _before(places: int) -> tuple[Floats, ...]:
+    """Return one server's arrays of :class:`Rest` before the first round, in order, without its vectors."""
+    speed, mpps = np.zeros((1, places)), np.full((1, places), np.nan)
+    ones, waiting = np.ones((1, places)), np.ones(1)
+    return _UNTOUCHED[np.newaxis], ones, ones, waiting, FIRST_AGE * waiting, speed, mpps
 
 
 def laid_out(

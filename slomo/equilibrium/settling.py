@@ -132,6 +132,12 @@ class ResponseTable:
         return tuple(response.calibration.shape for response in self.responses)
 
     @cached_property
+    def moves(self) -> Floats:
+        """Largest amounts of `slomo.models.responses.moved.MOVED` that each NF moves, and that its neighbours moved."""
+        both = ([item.moves_at_most, item.most_moved.limits] for item in self.responses)
+        return np.array([*both]).swapaxes(0, 1).copy()
+
+    @cached_property
     def begin(self) -> Floats:
         """Largest counters of each NF in its profile, with which the iteration begins.
 
@@ -191,7 +197,7 @@ class ResponseTable:
         3 %, the correction is repeated until both throughputs agree within 1 %; if they never do, the server counts as
         not converged.
         """
-        rest = Rest.beginning(self.begin[group.members])
+        rest = Rest.beginning(self.begin.take(group.members, 0))
         code = code_for(_OF_ONE) if group.is_one and self._units is not None else None
         if code is not None:
             if self._settle_one(code, group, rest) and rest.converged[0]:
@@ -357,7 +363,7 @@ def _run(
     tries: Sequence[tuple[float, int]] | None = None,
 ) -> None:
     """Iterate as :func:`settled` does, by compiled code."""
-    tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, _numbers(socket)
+    tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, socket_numbers(socket)
     how = tolerance, group.full_kib, _as_array(tuple(tries or TRIES)), _ages(table.pressures)
     loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.age, rest.speed)
 
@@ -368,7 +374,7 @@ def _count_of_units(models: Floats, features: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _numbers(socket: SharedSocket) -> Floats:
+def socket_numbers(socket: SharedSocket) -> Floats:
     """Return the constants of socket and iteration in the form that the compiled code takes."""
     held, channel = (-1 if column is None else column for column in (socket.held, socket.channel))
     return np.array([TINY, LEAST_LOAD, held, BUSY, channel, COMPARED, *socket.caps, *socket.rates])

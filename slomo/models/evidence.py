@@ -7,9 +7,10 @@ stated width, the error of an answer is unknown, and so is its verdict.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
@@ -100,7 +101,11 @@ def evidence_of(
     )
 
 
-class VerdictErrors(NamedTuple):
+#: A share of solo throughput, or an array of them.
+E = TypeVar("E", bound="float | Floats")
+
+
+class VerdictErrors(NamedTuple, Generic[E]):
     """Held-out errors that decide the verdict on one prediction, or on an array of them, as shares of solo throughput.
 
     Examples
@@ -111,19 +116,19 @@ class VerdictErrors(NamedTuple):
     """
 
     #: Mean error: of the mixes nearest in pressure if these are known, else at this predicted loss.
-    mean: Any
+    mean: E
     #: Largest error of the mixes nearest in pressure, and half the width of the interval; None if these are not known.
-    largest: Any = None
-    half_width: Any = None
+    largest: E | None = None
+    half_width: E | None = None
 
-    def too_large(self, calibration: ConformalCalibration) -> Any:
+    def too_large(self, calibration: ConformalCalibration) -> bool | NDArray[np.bool_]:
         """Return whether the errors are too large for a `supported` prediction."""
-        if self.largest is None:
+        if self.largest is None or self.half_width is None:
             return self.mean > trusted(calibration)
         return (self.mean > trusted(calibration, NEGLIGIBLE_NEAR)) | (self.largest > FAR_OFF * self.half_width)
 
 
-def caution(calibration: ConformalCalibration, held_out: VerdictErrors | None = None) -> str | None:
+def caution(calibration: ConformalCalibration, held_out: VerdictErrors[float] | None = None) -> str | None:
     """Return why a prediction's verdict is at most `extrapolated`; None if it may be `supported`.
 
     Runs beside the synthetic competitor do not measure how hard a carried function presses on others on this machine.
@@ -139,7 +144,7 @@ def caution(calibration: ConformalCalibration, held_out: VerdictErrors | None = 
         f"{100.0 * held_out.mean:.2g} % of solo on average",
         f"over all {100.0 * calibration.average:.2g} %",
     )
-    if held_out.largest is None:
+    if held_out.largest is None or held_out.half_width is None:
         return f"held-out errors at this loss beside such neighbours are {mean}, {over_all}"
     return (
         f"held-out errors in the {NEAREST} mixes nearest in pressure are {mean} and up to "

@@ -22,7 +22,7 @@ from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.stored import Stored
 from slomo.models.base import Floats
 from slomo.models.error_shape import ErrorShape, proportional
-from slomo.models.interval_ends import ends_mpps, predicted_loss
+from slomo.models.interval_ends import ends_mpps, interval_of_one, predicted_loss
 from slomo.models.local_errors import LocalErrors
 from slomo.models.neighbourhood import NEIGHBOURHOODS, UNKNOWN
 
@@ -103,6 +103,13 @@ class ConformalCalibration(Stored):
         low, high = self.bounds(coverage)
         below, above = self._away(predicted_mpps, solo_mpps, low[kind], high[kind])
         return ends_mpps(predicted_mpps, solo_mpps, (below, above))
+
+    def one_interval_mpps(
+        self, predicted_mpps: float, solo_mpps: float, coverage: float, kind: int
+    ) -> tuple[float, float]:
+        """Return both ends of one prediction's interval [Mpps]; the bits equal those of :meth:`interval_mpps`."""
+        low, high = scores_between(self, coverage)
+        return interval_of_one(predicted_mpps, solo_mpps, self.shape, (low[kind], high[kind]))
 
     def _away(self, predicted_mpps: Floats, solo_mpps: float | Floats, *scores: Floats) -> tuple[Floats, ...]:
         """Convert scores back to errors, as shares of solo throughput."""

@@ -20,8 +20,8 @@ from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict, worst
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.evidence import Evidence, VerdictErrors, caution, doubt, evidence_of
-from slomo.models.interval_ends import ends_mpps, interval_of_one
-from slomo.models.intervals import ConformalCalibration, scores_between
+from slomo.models.interval_ends import ends_mpps
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import UNKNOWN, kind_of
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import REPEATS, LatentSensitivity
@@ -157,7 +157,6 @@ def read(
         verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
     if repeats is None and (why := doubt_of(subject, name, options.coverage)):
         verdict, reasons = Verdict.UNKNOWN, (why, *reasons)
-    low, high = scores_between(calibration, options.coverage)
     return Prediction(
         target=case.target,
         competitors=case.competitors,
@@ -165,7 +164,7 @@ def read(
         model=name,
         solo_mpps=subject.solo_mpps,
         throughput_mpps=mpps,
-        interval=interval_of_one(mpps, subject.solo_mpps, calibration.shape, (low[kind], high[kind])),
+        interval=calibration.one_interval_mpps(mpps, subject.solo_mpps, options.coverage, kind),
         coverage=options.coverage,
         verdict=verdict,
         reasons=reasons,

@@ -12,12 +12,10 @@ import numpy as np
 from slomo.compose.composition import Composition
 from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
-from slomo.equilibrium.judgement import FULL, NAME, doubted, judged, moved_beside
+from slomo.equilibrium.judgement import FULL, NAME, doubted, held_out_errors, judged, moved_beside
 from slomo.equilibrium.one_server import OneServer
 from slomo.models.applicability import Verdict
-from slomo.models.evidence import TRANSFER, Evidence, evidence_of
-from slomo.models.interval_ends import interval_of_one
-from slomo.models.intervals import scores_between
+from slomo.models.evidence import COVERAGE, TRANSFER, Evidence, evidence_of
 from slomo.models.nf_model import NFModel
 from slomo.prediction.explanation import Explanation, explain
 from slomo.prediction.options import PredictionOptions
@@ -122,10 +120,12 @@ class Solved:
         if len(one.models) == 1:
             carried = subject.solo_is_carried and why is not None
             return (Verdict.UNKNOWN, (str(why),)) if carried else (Verdict.SUPPORTED, ())
-        moved = moved_beside(one.moved, here)[0].tolist() if one.may_move_more(here) else ()
-        kept, felt = one.possible_mpps(here) / subject.solo_mpps, one.felt(here)
-        verdict, reasons = judged(subject.response, felt, moved, one.channel_load, kept, one.kinds[here], one.models)
-        if verdict is Verdict.EXTRAPOLATED and one.channel_load <= FULL and self._is_spared(number):
+        inputs, (low, high) = one.verdict_inputs(here), one.possible_ends_mpps(here, COVERAGE)
+        kept, width = one.possible_mpps(here) / subject.solo_mpps, (high - low) / subject.solo_mpps
+        held_out = held_out_errors(subject.response.calibration, inputs.near, kept, one.kinds[here], width)
+        moved = moved_beside(one.moved, here)[0].tolist() if inputs.may_move_more else ()
+        verdict, reasons = judged(subject.response, one.felt(here), inputs, moved, held_out, one.models)
+        if verdict is Verdict.EXTRAPOLATED and inputs.channel <= FULL and self._is_spared(number):
             verdict, reasons = Verdict.SUPPORTED, ()
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
 
@@ -135,11 +135,8 @@ class Solved:
         subject, offered = self.server.tenants[number].model, self.loads[number]
         if offered is None or subject.response is None:
             return False
-        possible, calibration = one.possible_mpps(here), subject.response.calibration
-        low, high = scores_between(calibration, self.options.coverage)
-        scores = low[one.kinds[here]], high[one.kinds[here]]
-        least = interval_of_one(possible, subject.solo_mpps, calibration.shape, scores)[0]
-        return calibration.source != TRANSFER and possible - 2.0 * (possible - least) >= offered
+        possible, least = one.possible_mpps(here), one.possible_ends_mpps(here, self.options.coverage)[0]
+        return subject.response.calibration.source != TRANSFER and possible - 2.0 * (possible - least) >= offered
 
     def _pressure(self, number: int, subject: NFModel) -> Composition:
         """Return the pressure of the others on the tenant, for display."""

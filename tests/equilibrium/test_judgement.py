@@ -5,14 +5,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slomo.equilibrium.judgement import codes_of_first, division, judged, moved_beside, moved_by_each
+from slomo.equilibrium.judgement import (
+    VerdictInputs,
+    codes_of_first,
+    division,
+    held_out_errors,
+    judged,
+    moved_beside,
+    moved_by_each,
+)
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import solve_joint
 from slomo.models.applicability import Verdict
 from slomo.models.evidence import FAR_OFF, NEGLIGIBLE_NEAR, trusted
 from slomo.models.library import ModelLibrary
 from slomo.models.local_errors import NEAREST, LocalErrors
-from slomo.models.neighbourhood import beside
+from slomo.models.neighbourhood import UNKNOWN, beside
 from slomo.models.responses.moved import MostMoved, most_moved
 from slomo.models.responses.server_response import ServerResponse
 from slomo.prediction.predictor import Predictor
@@ -108,7 +116,11 @@ def test_an_error_counts_where_the_pressure_was_the_same(toy_library):
     sizes = np.repeat([0.001, 0.03], NEAREST)
     local = LocalErrors(pressures, sizes, model.response.applicability.span)
     response = with_calibration(model, average=0.02, local=local).response
-    good, bad = (judged(response, pressure, (), kept=0.9, models=[model]) for pressure in pressures[[0, -1]])
+    errors = [
+        held_out_errors(response.calibration, local.near(pressure), 0.9, UNKNOWN, 0.02)
+        for pressure in pressures[[0, -1]]
+    ]
+    good, bad = (judged(response, pressures[0], VerdictInputs(True), (), each, [model]) for each in errors)
     assert good == (Verdict.SUPPORTED, ())
     assert bad[0] is Verdict.EXTRAPOLATED
     assert "are 3 % of solo on average and up to 3 %, over all 2 %; half the interval is" in bad[1][0]
@@ -140,7 +152,7 @@ def test_amounts_are_the_same_bits_one_by_one(narrow):
         one = OneServer([models[number] for number in numbers], [None] * len(numbers))
         assert moved_beside(one.moved, one.place[0])[0].tolist() == amounts.tolist()
         limits = np.array(models[numbers[0]].response.most_moved.limits)
-        assert one.may_move_more(one.place[0]) or not (amounts > limits).any()
+        assert one.verdict_inputs(one.place[0]).may_move_more or not (amounts > limits).any()
 
 
 def test_the_reason_names_what_is_moved(narrow):
@@ -172,10 +184,11 @@ def test_a_full_channel_tells_by_which_rule_it_was_divided(toy_library):
     reading = replace(models[1], response=replace(models[1].response, read_back=np.ones(len(response.speed))))
     calm = response.applicability.low
 
-    _, (waiting,) = judged(response, calm, (), 0.95, models=models)
+    full = VerdictInputs(True, channel=0.95)
+    _, (waiting,) = judged(response, calm, full, (), None, models)
     assert "95 % full" in waiting
     assert "(no PCIEMISS per core)" in waiting
-    _, (queues,) = judged(response, calm, (), 0.95, models=[models[0], reading])
+    _, (queues,) = judged(response, calm, full, (), None, [models[0], reading])
     assert "queues of network cards become short first" in queues
     names = (*response.profile.metric_names[:-1], "PCIEMISS")
     counted = replace(models[0], response=replace(response, profile=replace(response.profile, metric_names=names)))

@@ -52,12 +52,19 @@ def test_the_verdict_of_one_question_has_the_bits_of_arrays(mixes: int) -> None:
     pressures = random.uniform(size=(mixes, 3)) * covered.span
     pressures[1] = pressures[0]
     known = LocalErrors(pressures, random.uniform(size=mixes), covered.span)
+    members, waiting, caps, place = np.array([[0, 1, 0, -1]]), np.array([1.25]), random.uniform(1e4, 2e4, size=3), 1
+    socket, moves = np.array([0, 0, -1, 0, 2, 0, *caps]), random.uniform(size=(2, 2, 2))
     seen = set()
-    for felt in random.uniform(-0.1, 1.1, size=(200, 3)) * covered.span:
-        inside, *near = lanes.judge_one(felt, covered.inside, known.row, NEAREST)
+    for pressure in random.uniform(-0.1, 1.1, size=(200, 1, 4, 3)) * covered.span:
+        moves[1] = random.uniform(0.0, 3.0, size=(2, 2))
+        server = members, pressure, waiting, socket, moves
+        inside, *near, load, more = lanes.judge_one(0, place, *server, covered.inside, known.row, NEAREST)
+        felt, traffic = pressure[0, place], np.sort(pressure[0, :3, 2] - caps[2] * 0.25)
         assert (inside, *near) == (covered.covers(felt.tolist()), *known.near(felt))
-        seen.add(inside)
-    assert seen == {True, False}
+        assert load == np.add.accumulate(traffic)[-1] / 2 / caps[2]
+        assert more == (moves[0, 0] + moves[0, 0] > moves[1, 1]).any()
+        seen.add((inside, more))
+    assert len(seen) == 4
 
 
 @pytest.mark.parametrize("units", [1, 7, 8, 32, 128])
