@@ -119,6 +119,14 @@ def test_values_that_the_machine_does_not_take_are_the_callers_fault(
     assert everything(tree) == before
 
 
+def test_a_process_that_has_ended_is_no_fault_of_the_service(host: TestClient) -> None:
+    """Status 409: the caller plans again."""
+    answer = host.post(
+        "/v1/enforce", json={"plan": {"tenants": [{"tenant": "a", "process_ids": [2**31 - 1], "llc_way_mask": 3}]}}
+    )
+    assert answer.status_code == 409, answer.text
+
+
 def test_rmd_clients_find_what_they_know(host: TestClient, tree: ResctrlTree) -> None:
     """Caches, policies, a guaranteed and a burstable workload, hospitality, change and removal, as RMD answers."""
     before = everything(tree)

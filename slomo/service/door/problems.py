@@ -17,6 +17,7 @@ from slomo.errors import (
     TestbedError,
     UnknownNameError,
 )
+from slomo.host.knobs import VanishedError
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -67,6 +68,7 @@ _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (
     (PredictionError, 422, "unsupported-prediction"),
     (MeasurementError, 422, "measurement"),
     (RefusedSettingError, 422, "refused-setting"),
+    (VanishedError, 409, "vanished"),
     (StoreError, 503, "store"),
     (TestbedError, 503, "testbed"),
 )
