@@ -8,8 +8,8 @@ give standard normal scores while nothing changes, so the rate of false alarms i
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from slomo.drift.change_detection import (
 )
 from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.files.stored import Stored
 from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
@@ -70,7 +71,7 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class DriftReport:
+class DriftReport(Stored, derived=("holds",)):
     """What a drift monitor has found: alarms, and NFs to profile again."""
 
     #: Most evident first.
@@ -101,11 +102,6 @@ class DriftReport:
         if self.machine_suspected:
             lines.append("most network functions drift at once: the machine has probably changed")
         return "\n".join([*lines, f"profile again: {', '.join(self.again)}"])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a mapping that can be written as JSON."""
-        lists = {"again": list(self.again), "unjudged": list(self.unjudged), "holds": self.holds}
-        return {**asdict(self), "alarms": [asdict(alarm) for alarm in self.alarms], **lists}
 
 
 class DriftMonitor:

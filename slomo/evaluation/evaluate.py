@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.evaluation.baselines import beside_baselines
-from slomo.files.stored import Stored
+from slomo.files.stored import Stored, stored
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records import schema
@@ -143,13 +143,10 @@ class Evaluation:
             "mixes": self.mixes,
             "predictions": len(self.rows["target"]) // max(len(self.models), 1),
             "nominal_coverage": 100.0 * self.nominal_coverage,
-            "models": {name: accuracy.to_dict() for name, accuracy in self.models.items()},
+            "models": stored(self.models),
             "baselines": self.baselines,
-            "per_nf": {
-                nf: {name: accuracy.to_dict() for name, accuracy in by_model.items()}
-                for nf, by_model in self.per_nf.items()
-            },
-            "sources": {name: dict(by_source) for name, by_source in self.sources.items()},
+            "per_nf": stored(self.per_nf),
+            "sources": stored(self.sources),
             "reliability": {
                 name: [[level, share] for level, share in sorted(shares.items())]
                 for name, shares in self.reliability.items()

@@ -5,12 +5,13 @@ Every competitor configuration is predicted by a model of the final family that 
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from slomo.errors import MissingMetricError
+from slomo.files.stored import Stored
 from slomo.models.intervals import calibrate
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.registry import make_family
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Assessment:
+class Assessment(Stored):
     """Held-out accuracy of one NF's model; all errors are shares of solo throughput, 0.02 for 2 %."""
 
     #: Number of settings predicted.
@@ -34,10 +35,6 @@ class Assessment:
     half_width: float
     #: Nominal coverage of the intervals, 0 to 1.
     coverage: float
-
-    def to_dict(self) -> dict[str, float]:
-        """Return the fields as a mapping that can be written as JSON."""
-        return asdict(self)
 
 
 def assess(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from slomo.errors import InvalidValueError
+from slomo.files.stored import stored
 from slomo.profiling.adaptive.noise import Noise
 from slomo.profiling.campaign.description import duration_text
 from slomo.profiling.plans.designs import MOST_INSTANCES
@@ -121,7 +122,7 @@ class AdaptiveOutcome:
             "runs": self.runs,
             "settings": self.settings,
             "reason": self.reason,
-            "assessment": None if self.assessment is None else self.assessment.to_dict(),
+            "assessment": stored(self.assessment),
             "noise_floor": self.noise.floor,
             "target_error": self.target_error,
             "below_noise_floor": self.below_floor,

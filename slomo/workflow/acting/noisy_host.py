@@ -9,9 +9,9 @@ throughput.
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -24,6 +24,7 @@ from slomo.errors import TestbedError, UnknownNameError
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.files.ranges import Name, Part, PositiveCount, Seconds
+from slomo.files.stored import Stored
 from slomo.host.cores import assign_cores, available_cores
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
@@ -59,7 +60,7 @@ class HostNoiseTest(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 @dataclass(frozen=True)
-class HostNoiseRow:
+class HostNoiseRow(Stored, derived=("verdict",)):
     """How much throughput the victim loses to noisy neighbours under one policy."""
 
     #: Noisy neighbours.
@@ -167,8 +168,3 @@ def _row(level: int, policy: str, quiet_mpps: float, ratios: Sequence[float]) ->
     """
     error = _SURE * statistics.stdev(ratios) / math.sqrt(len(ratios))
     return HostNoiseRow(level, policy, quiet_mpps, 1.0 - statistics.fmean(ratios), error)
-
-
-def host_documents(rows: Sequence[HostNoiseRow]) -> list[dict[str, Any]]:
-    """Return the rows as JSON-ready mappings, with their verdicts."""
-    return [{**asdict(row), "verdict": row.verdict} for row in rows]

@@ -59,7 +59,7 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
 
 def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None, as_json: bool) -> None:
     from slomo.errors import ConfigurationError
-    from slomo.workflow.acting.noisy_host import host_documents, run_host_noise
+    from slomo.workflow.acting.noisy_host import run_host_noise
 
     if csv_file is not None or html_file is not None:
         raise ConfigurationError("a test on this host is printed as a table or as JSON", hint="use --json")
@@ -68,6 +68,6 @@ def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None,
         (r.noise, r.policy, r.quiet_mpps, 100 * r.lost_share, f"± {100 * r.error_share:.1f}", r.verdict) for r in rows
     ]
     headers = ("noise", "policy", "quiet [Mpps]", "lost [%]", "error (95 %)", "verdict")
-    emit({"rows": host_documents(rows)}, headers, table, as_json=as_json)
+    emit({"rows": rows}, headers, table, as_json=as_json)
     if not as_json and all(row.verdict == "nothing to tell" for row in rows if row.policy == "none"):
         note("noise on other cores costs nothing here that these windows could tell; other machines may differ")

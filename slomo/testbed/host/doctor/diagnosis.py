@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import SlomoError
+from slomo.files.stored import stored
 from slomo.host.cores import available_cores
 from slomo.host.tool import is_installed, run_tool
 from slomo.testbed.host.doctor import counting, equipment, tuning
@@ -53,9 +54,9 @@ class Diagnosis:
         """Return the fields as a mapping that can be written as JSON."""
         return {
             "status": str(self.status),
-            "checks": [check.to_dict() for check in self.checks],
-            "memory": None if self.curve is None else self.curve.to_dict(),
-            "drift": None if self.drift is None else self.drift.to_dict(),
+            "checks": stored(self.checks),
+            "memory": stored(self.curve),
+            "drift": stored(self.drift),
         }
 
 
