@@ -115,8 +115,6 @@ class PcmTool(ProgramReader):
             file = folder / "trial.csv"
             if finished.code != 0 or lines_in(file) < self.trial_lines:
                 return False, reason(finished)
-        except TestbedError as problem:
-            return False, problem.message
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return True, f"'{self.command}' reads the counters"

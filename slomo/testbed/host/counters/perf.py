@@ -134,10 +134,7 @@ class PerfReader(ProgramReader):
                 stack.callback(tool.stop)
 
     def _tried(self) -> tuple[bool, str]:
-        try:
-            finished = run_tool([*self._words(_EVENTS, "-A"), "--", "sleep", "0.05"], _TRIAL_LIMIT_S)
-        except TestbedError as problem:
-            return False, problem.message
+        finished = run_tool([*self._words(_EVENTS, "-A"), "--", "sleep", "0.05"], _TRIAL_LIMIT_S)
         if finished.code != 0:
             return False, f"exit code {finished.code}: {finished.last_words()}"
         names = {event for _, event in counted(finished.stderr.splitlines(), "cpu")}

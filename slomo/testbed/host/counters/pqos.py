@@ -123,10 +123,7 @@ class PqosReader(ProgramReader):
         return TestbedError(f"counters vanished: 'pqos' ended while it was needed: {why}", hint=self._hint(why))
 
     def _tried(self) -> tuple[bool, str]:
-        try:
-            finished = run_tool([*self._words(available_cores()[:1]), "-t", "1"], _TRIAL_LIMIT_S)
-        except TestbedError as problem:
-            return False, problem.message
+        finished = run_tool([*self._words(available_cores()[:1]), "-t", "1"], _TRIAL_LIMIT_S)
         # for an unknown option pqos prints its usage and returns 0, so only samples prove that it works
         if finished.code != 0 or not polls_by_core(finished.stdout.splitlines(), self.interval_s):
             return False, _reason(finished)

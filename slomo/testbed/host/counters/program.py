@@ -19,8 +19,11 @@ class ProgramReader(ABC):
     def available(self) -> tuple[bool, str]:
         """Run the program briefly to see whether it works; the result is cached."""
         if self._verdict is None:
-            missing = f"'{self.command}' is not installed ({package_hint(self.name)})"
-            self._verdict = self._tried() if is_installed(self.command) else (False, missing)
+            try:
+                missing = f"'{self.command}' is not installed ({package_hint(self.name)})"
+                self._verdict = self._tried() if is_installed(self.command) else (False, missing)
+            except TestbedError as problem:
+                self._verdict = False, problem.message
         return self._verdict
 
     def _require(self) -> None:
@@ -34,7 +37,7 @@ class ProgramReader(ABC):
 
     @abstractmethod
     def _tried(self) -> tuple[bool, str]:
-        """Return whether the installed program works on this host, and the reason if not."""
+        """Return whether the installed program works on this host, and the reason if not; or raise TestbedError."""
 
     @abstractmethod
     def _hint(self, why: str) -> str:
