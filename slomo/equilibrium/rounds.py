@@ -441,6 +441,13 @@ def smooth_traffic(servers: Servers, pressure: Floats) -> Floats:
     return traffic
 
 
+def least_traffic(servers: Servers, pressure: Floats) -> Floats:
+    """Return each NF's memory traffic per packet if its card reads nothing back, shape (servers, places)."""
+    answers, size = _under(servers, pressure), servers.start.shape[2]
+    moved = answers[:, :, servers.socket.channel] * servers.burden - answers[:, :, size + 2]
+    return np.maximum(moved, 0.0)
+
+
 def served_part(served_mpps: Floats, fastest_mpps: Floats) -> Floats:
     """Return throughput as a share of the NF's largest throughput, between `LEAST_LOAD` and 1."""
     return np.minimum(np.maximum(served_mpps / np.maximum(fastest_mpps, TINY), LEAST_LOAD), 1.0)

@@ -24,6 +24,7 @@ from slomo.equilibrium.rounds import (
     come_to_rest,
     in_order,
     laid_out,
+    least_traffic,
     smooth_traffic,
 )
 from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
@@ -225,7 +226,22 @@ class ResponseTable:
         if len(loaded):
             rest.mpps[loaded] = np.nan
             self._agreed(group, rest, loaded, traffic=True)
+            self._within_channel(group, rest, loaded[rest.waiting[loaded] > 1.0])
         return rest
+
+    def _within_channel(self, group: ServerGroup, rest: Rest, waiting: NDArray[np.int64]) -> None:
+        """Lower throughputs where NFs demand more than the channel carries even at the longest wait of their profiles.
+
+        All NFs of such a server are slowed down by the same share. `waiting`: rows of servers whose requests wait.
+        """
+        if not len(waiting):
+            return
+        part, state = group.only(waiting), rest.rows(waiting)
+        servers = laid_out(self.table, part.members, part.offered, self.socket, part.full_kib, burden=state.burden)
+        served = np.minimum(np.nan_to_num(state.mpps), part.offered)
+        demand = in_order((served * least_traffic(servers, state.pressure))[:, :, None])[:, 0, 0]
+        share = np.minimum(self.socket.caps[self.socket.channel] / np.maximum(demand, TINY), 1.0)
+        rest.mpps[waiting] *= np.where(state.waiting >= servers.most_waiting, share, 1.0)[:, None]
 
     @cached_property
     def knows_age(self) -> NDArray[np.bool_]:

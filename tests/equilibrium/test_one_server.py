@@ -113,6 +113,20 @@ def test_a_full_channel_shortens_queues_before_requests_wait(crowded, long_queue
         assert (rest.pace * rest.speed > before.pace * before.speed).all()
 
 
+def test_no_more_is_demanded_than_the_channel_carries_where_no_known_wait_suffices(mixed):
+    """A fifth of the channel: at the longest wait of the profiles, all are slowed down by the same share."""
+    narrow = [
+        replace(model, capacities=replace(model.capacities, memory_gb_s=0.2 * model.capacities.memory_gb_s))
+        for model in mixed
+    ]
+    members = np.array([[0, 0, 1, 1, 2, 2]])
+    joint = solve_joint(narrow, members)
+    each = np.array([0.8 * narrow[who].response.traffic.solo_mpps for who in members[0]])
+    assert (each * joint.throughput_mpps[0]).sum() == pytest.approx(
+        narrow[0].capacities.limit(METRICS["LMB"]), rel=0.02
+    )
+
+
 def test_traffic_that_feeds_itself_is_found(crowded):
     """Packets leave the cache only beside other traffic: of the states with and without traffic, the first is found."""
     fed, table = [_fed_by_others(each) for each in crowded], response_table(tuple(crowded))
