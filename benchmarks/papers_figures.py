@@ -232,15 +232,40 @@ def numasfp_served(seed: int, **given: object) -> dict[str, float]:
 def metric_lines(
     figure: str, place: str, ranked: Mapping[str, RankedMetric], sources: Sequence[Sequence[str]]
 ) -> Iterator[Line]:
-    """Compare the metrics selected with those of the rivals alone, and count the sources of contention they cover."""
+    """Compare the metrics selected with those of the rivals alone, and count the sources of contention they cover.
+
+    All metrics are judged by one kind of model here. The paper's "2-5x" is of whole predictors: `slomo_errors`.
+    """
     best = min(item.error for item in ranked.values())
     for name, rival in (("L2MISS", "Dobrescu's"), ("L3OCC", "Bubble-Up's")):
         what = f"{place}: error with {rival} metric alone ({name}) over that with those selected"
-        yield Line(figure, what, "2-5", ranked[name].alone / best, 2, 5)
+        yield Line(figure, what, "-", ranked[name].alone / best, 1, 1e9)
     useful = [name for name, item in ranked.items() if item.gain > 0.0]
     covered = sum(any(name in useful for name in names) for names in sources)
     what = f"{place}: sources of contention among metrics that lower the error, of {len(sources)}"
     yield Line(figure, what, "all", covered, len(sources), len(sources))
+
+
+def slomo_errors(seed: int) -> Iterator[Line]:
+    """Predict 70 mixes by SLOMO, Dobrescu and Bubble-Up, each as published: the abstract's "2-5x"."""
+    from slomo.evaluation.evaluate import evaluate
+    from slomo.profiling.campaign.run import run_campaign
+    from slomo.profiling.plans.basic import mixes_plan
+    from slomo.records.catalog import find_dataset
+    from slomo.testbed.simulated import SimulatedTestbed
+    from slomo.training.training import train
+
+    rivals = {"dobrescu": "Dobrescu's", "bubbleup": "Bubble-Up's"}
+    for machine in ("e5-2620v4", "silver-4110"):
+        shipped = find_dataset(f"slomo-{machine}")
+        functions = tuple(shipped.workload(key).nf for key in shipped.targets)
+        plan = mixes_plan(functions, machine, 70, stream="test", seed=seed)
+        mixes = run_campaign(plan, SimulatedTestbed(machine), jobs=1)
+        library = train(shipped, models=["slomo-gbr", *rivals], seed=seed)
+        ours = evaluate(library, mixes, ["slomo-gbr"], compat="published").models["slomo-gbr"].mape
+        for name, error in evaluate(library, mixes, list(rivals)).models.items():
+            what = f"{machine}: error of {rivals[name]} predictor over that of SLOMO as published"
+            yield Line("errors", what, "2-5", error.mape / ours, 2, 5)
 
 
 def slomo_metrics(seed: int) -> Iterator[Line]:
@@ -366,6 +391,7 @@ FIGURES: tuple[Figure, ...] = (
         Figure(name, SLOMO, name.replace("slomo-f", "F").replace("g", "g. "), "see the rows", phenomenon(name))
         for name in ("slomo-fig5", "slomo-fig6", "slomo-fig7")
     ),
+    Figure("slomo-errors", SLOMO, "abstract", "errors of three predictors", slomo_errors),
     Figure("slomo-metrics", SLOMO, "section 5.1", "metrics selected", slomo_metrics),
     Figure("slomo-link", SLOMO, "section 5.1", "metrics selected, memory on the other socket", slomo_link),
     Figure("slomo-utilisation", SLOMO, "utilisation", "requests admitted", slomo_utilisation, takes_models=True),
