@@ -13,7 +13,7 @@ from beside_paper import Line, report
 from schedulers import Compared, usage
 
 #: The paper's servers, and the range: within a tenth. The paper's integer program is "(near-)optimal", its published
-#: code stops a tenth above the bound: the least number, which ours is proven to be, may be as much lower.
+#: code stops a tenth above the bound, so the least number may be as much lower.
 PAPER = {
     "resq-milp": {"insensitive": (22, 22, 23), "combination": (30, 27, 31), "sensitive": (38, 34, 39)},
     "resq-greedy": {"insensitive": (22, 22, 23), "combination": (35, 32, 38), "sensitive": (45, 41, 49)},
