@@ -87,7 +87,7 @@ FEWER = {
     "service_robust.py": "memory",
     "shared_cores.py": "--mixes 2",
     "shared_cores_host.py": "--rounds 2 --mixes 1",
-    "transfer.py": "--pair e5-2620v4:silver-4110 --nf ip-router --nf vpn --mixes 10",
+    "transfer.py": "--pair e5-2620v4:silver-4110 --mixes 4",
     "traffic.py": "--nf lpm --runs 8 --points 4",
     "whatif.py": "10 e5-2620v4",
 }

@@ -38,6 +38,11 @@ _LEAST_ROOM_KIB = 256.0
 _BUSY = 0.5
 #: Damped rounds until a function's own traffic and the resulting latency agree.
 _ROUNDS = 8
+#: The same if only the counters are known, so that the first guess of the time is further off.
+_COUNTED_ROUNDS = 25
+_TINY = 1e-9
+#: Standard deviation of the costs as carried, as a share: how far runs on the new machine may change them.
+_COST_DOUBT = 0.5
 #: Latency of a just full channel over that of an idle one, if the first machine's was never full: about two on servers
 #: of the last ten years (Intel's Memory Latency Checker; ResQ, NSDI'18, Fig. 3).
 _FULL_OVER_IDLE = 2.0
@@ -128,7 +133,7 @@ class Carried:
         own = self._vector(before, missed, np.minimum(held, room))
         traffic = self._column(own, "LMB")
         known = before.time_ns - self._terms(self.measured_on, before) @ self.costs
-        beside = pressure[:, self._place("LMB")] / _channel(self.machine) if "LMB" in self.names else 0.0
+        beside = self._channel_beside(pressure)
         after = CarriedState(before.time_ns, beyond, missed, held, before.channel, own)
         for _ in range(_ROUNDS):
             channel = beside + traffic * after.mpps / _channel(self.machine)
@@ -137,6 +142,46 @@ class Carried:
             time_ns = np.sqrt(after.time_ns * target_ns)
             after = CarriedState(time_ns, beyond, missed, held, channel, own)
         return self._with_rates(before, after)
+
+    def time_ns(self, pressure: Floats, own: Floats, costs: Floats) -> Floats:
+        """Return the time of a packet on the new machine, under pressures there, of a function with these counters.
+
+        `own`, shape (n, metrics): as in :attr:`CarriedState.own`. `costs`: as :meth:`costs_there` returns them.
+        """
+        time_ns, traffic = np.full(len(own), float(self._seen.time_ns[0])), self._column(own, "LMB")
+        beside = self._channel_beside(pressure)
+        for _ in range(_COUNTED_ROUNDS):
+            channel = beside + traffic * 1e3 / time_ns / _channel(self.machine)
+            time_ns = np.sqrt(time_ns * np.maximum(self._counted(own, channel) @ costs, 1.0))
+        return time_ns
+
+    def costs_there(self, pressure: Floats, own: Floats, time_ns: Floats, noise: Floats) -> tuple[Floats, Floats]:
+        """Return the function's costs, corrected by runs on the new machine, and how much each run decides its own fit.
+
+        Bayesian linear regression: an error of a run's time, divided by one less the second value (its leverage), is
+        that without the run.
+
+        `own`: measured counters, as in :meth:`time_ns`. `noise`: relative standard deviation of each run's time.
+        """
+        channel = self._channel_beside(pressure) + self._column(own, "LMB") * 1e3 / time_ns / _channel(self.machine)
+        terms = self._counted(own, channel) / (noise * time_ns)[:, np.newaxis]
+        doubt = _COST_DOUBT * np.array([self.costs[0], self.costs[1:].max(), self.costs[1:].max()]) + _TINY
+        rows = np.vstack([terms, np.diag(1.0 / doubt)])
+        leverage = np.einsum("ij,ji->i", terms, np.linalg.solve(rows.T @ rows, terms.T))
+        return _positive(rows, np.concatenate([1.0 / noise, self.costs / doubt])), leverage
+
+    def _counted(self, own: Floats, channel: Floats) -> Floats:
+        """Return the terms of the time per packet on the new machine that follow from counters, shape ``(n, 3)``."""
+        beyond = self._column(own, "L2MISS")
+        missed, held_kib = np.minimum(self._column(own, "L3MISS"), beyond), self._column(own, "L3OCC")
+        return self._terms(self.machine, CarriedState(channel, beyond, missed, held_kib, channel, own))
+
+    def _channel_beside(self, pressure: Floats) -> Floats:
+        """Return the share of the new machine's channel that neighbours use."""
+        if "LMB" not in self.names:
+            return np.zeros(len(pressure))
+        beside: Floats = pressure[:, self._place("LMB")] / _channel(self.machine)
+        return beside
 
     @property
     def names(self) -> tuple[str, ...]:

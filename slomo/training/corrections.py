@@ -5,10 +5,14 @@ with the pressure. The factor's logarithm is learned by Gaussian processes from 
 and Williams 2006, section 2.2). The error of each held-out run's throughput has a closed form (their equation 5.12).
 The function's own vector is learned by such processes from the same runs. For each metric, held-out errors of all
 functions determine how much of the converted vector's shape is kept.
+
+The corrected own vector predicts throughput a second time: cycles and loads in flight, fitted to the counters and times
+of the runs, give the time of a packet with these counters. Both predictions are averaged, weighted by their held-out
+errors over all functions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -41,6 +45,10 @@ _KEPT = (0.0, 0.25, 0.5, 0.75, 1.0)
 _HALF, _PER_HALVING = 0.6, 0.3
 #: Weight of the common error size, expressed as a number of the function's own runs.
 _SIZE_RUNS = 4.0
+#: Counters that depend on the room which neighbours leave in the caches, rather than on what they occupy.
+_BY_ROOM = ("L3OCC", "L3MISS", "L3MPI", "L3HIT", "L2MISS", "L2MPI", "L2HIT")
+#: Counters from which the second prediction follows.
+COUNTED = ("L2MISS", "L3MISS", "LMB")
 #: Upper limit of a metric, as a multiple of its largest measured or converted value.
 _MOST = 1.5
 
@@ -64,6 +72,14 @@ class Corrected:
     scores: Floats
     #: Each run's own metrics, measured and carried; of rates, what a packet moves. By metric, shape (2, runs).
     own: Mapping[str, Floats]
+    #: Share of the carried variation that is kept, by metric (:func:`jointly`).
+    kept: Mapping[str, float] = field(default_factory=dict)
+    #: Second prediction: costs fitted to the runs, leverage of each run in this fit, logarithms of the runs' ratio to
+    #: the prediction, and its weight.
+    costs: Floats = field(default_factory=lambda: np.zeros(0))
+    leverage: Floats = field(default_factory=lambda: np.zeros(0))
+    counted: Floats = field(default_factory=lambda: np.zeros(0))
+    counted_share: float = 0.0
 
     @classmethod
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "Corrected":
@@ -101,7 +117,7 @@ class Corrected:
         places = self.places_of(pressure, state)
         noise = _NOISE + _WAITING_NOISE * np.maximum(state.channel - 1.0, 0.0)
         own = _own_metrics(carried.response.profile.metric_names, runs, whole, state.own)
-        told = replace(
+        return replace(
             self,
             pressure=pressure,
             neighbours=counts,
@@ -111,9 +127,6 @@ class Corrected:
             noise=noise,
             own=own,
         )
-        inverse = np.linalg.inv(told._covariance())
-        left_out = inverse @ told.residuals / np.sqrt(np.diag(inverse))
-        return replace(told, scores=left_out[~alone & (state.channel < 1.0)])
 
     def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
         """Return the coordinates in which corrections are learned: pressures, room in the caches, loss."""
@@ -127,25 +140,24 @@ class Corrected:
 
         `places`: rows of :meth:`places_of`.
         """
-        if not len(self.residuals):
+        return self._smoothed(places, self.residuals)
+
+    def _smoothed(self, places: Floats, residuals: Floats) -> Floats:
+        if not len(residuals):
             return np.zeros(len(places))
-        weights = np.linalg.solve(self._covariance(), self.residuals)
-        learned: Floats = _likeness(places, self.places) @ weights
+        learned: Floats = _likeness(places, self.places) @ np.linalg.solve(self._covariance(), residuals)
         return learned
 
-    def own_vectors(self, places: Floats, carried: Floats, kept: Mapping[str, float]) -> Floats:
-        """Return the function's own counters after conversion and correction, shape ``(n, metrics)``.
-
-        `kept`: share of each converted metric's shape that is kept.
-        """
+    def own_vectors(self, places: Floats, carried: Floats) -> Floats:
+        """Return the function's own counters after conversion and correction, shape ``(n, metrics)``."""
         names = self.carried.response.profile.metric_names
         own = carried.copy()
-        near = _own_likeness(places, self.places)
+        near = [_own_likeness(_own_places(places, room), _own_places(self.places, room)) for room in (False, True)]
         for name, (measured, before) in self.own.items():
-            column = names.index(name)
-            shape = kept[name] * (carried[:, column] - before.mean())
-            rest = measured - kept[name] * (before - before.mean())
-            learned = near @ (self._own_inverse @ (rest - rest.mean()))
+            room, column = name in _BY_ROOM, names.index(name)
+            shape = self.kept[name] * (carried[:, column] - before.mean())
+            rest = measured - self.kept[name] * (before - before.mean())
+            learned = near[room] @ (self._own_inverses[room] @ (rest - rest.mean()))
             own[:, column] = np.clip(rest.mean() + shape + learned, 0.0, _MOST * max(measured.max(), before.max()))
         return own
 
@@ -160,13 +172,16 @@ class Corrected:
         """Return the errors of a counter in held-out runs, for each factor in `kept`; see :func:`kept_shares`."""
         measured, before = self.own[name]
         rest = measured - np.multiply.outer(kept, before - before.mean())
-        errors: Floats = (rest - rest.mean(axis=1, keepdims=True)) @ self._own_inverse / np.diag(self._own_inverse)
+        inverse = self._own_inverses[name in _BY_ROOM]
+        errors: Floats = (rest - rest.mean(axis=1, keepdims=True)) @ inverse / np.diag(inverse)
         return errors
 
     @cached_property
-    def _own_inverse(self) -> Floats:
-        likeness = _own_likeness(self.places, self.places) + _OWN_NOISE**2 * np.eye(len(self.places))
-        return np.linalg.inv(likeness).astype(float)
+    def _own_inverses(self) -> tuple[Floats, Floats]:
+        """Return the inverse covariance of the runs for counters that follow pressures, and for those of `_BY_ROOM`."""
+        places = [_own_places(self.places, room) for room in (False, True)]
+        first, second = (np.linalg.inv(_own_likeness(at, at) + _OWN_NOISE**2 * np.eye(len(at))) for at in places)
+        return first.astype(float), second.astype(float)
 
     def _covariance(self) -> Floats:
         return _likeness(self.places, self.places) + np.diag(self.noise**2)
@@ -209,8 +224,60 @@ class Corrected:
     def mpps(self, pressure: Floats, neighbours: Floats) -> Floats:
         """Return the predicted throughput on the new machine [Mpps]."""
         state = self.carried.state(pressure, neighbours)
-        corrected: Floats = state.mpps * np.exp(self.correction(self.places_of(pressure, state)))
-        return corrected
+        places = self.places_of(pressure, state)
+        corrected = np.log(state.mpps) + self.correction(places)
+        if self.counted_share > 0.0:
+            time_ns = self.carried.time_ns(pressure, self.own_vectors(places, state.own), self.costs)
+            counted = np.log(1e3 / time_ns) + self._smoothed(places, self.counted)
+            corrected += self.counted_share * (counted - corrected)
+        mpps: Floats = np.exp(corrected)
+        return mpps
+
+    def measured_own(self) -> Floats:
+        """Return the own vectors of the runs: measured, or converted if a counter was not measured."""
+        names = self.carried.response.profile.metric_names
+        own = self.carried.state(self.pressure, self.neighbours).own.copy()
+        for name, (measured, _) in self.own.items():
+            own[:, names.index(name)] = measured
+        return own
+
+    def with_counted(self) -> "Corrected":
+        """Return the function with the second prediction fitted to its runs, if they have the counters for it."""
+        if not set(COUNTED) <= set(self.own):
+            return self
+        own, carried = self.measured_own(), self.carried
+        costs, leverage = carried.costs_there(self.pressure, own, 1e3 / self.mpps_there, self.noise)
+        counted = np.log(self.mpps_there * carried.time_ns(self.pressure, own, costs) / 1e3)
+        return replace(self, costs=costs, leverage=leverage, counted=counted)
+
+    def left_out(self) -> tuple[Floats, Floats]:
+        """Return the errors of both predictions in held-out runs beside others, as logarithms.
+
+        Those of the second prediction include the errors of its counters and costs.
+        """
+        beside = self.neighbours > 0
+        first = self._inverse @ self.residuals / np.diag(self._inverse)
+        if not len(self.counted):
+            return first[beside], np.full(int(beside.sum()), np.inf)
+        own, names = self.measured_own(), self.carried.response.profile.metric_names
+        for name in COUNTED:
+            column = names.index(name)
+            own[:, column] = np.maximum(own[:, column] - self.own_left_out(name, [self.kept[name]])[0], 0.0)
+        raw = np.log(self.mpps_there * self.carried.time_ns(self.pressure, own, self.costs) / 1e3)
+        second = raw - self.counted + self._inverse @ self.counted / np.diag(self._inverse) / (1.0 - self.leverage)
+        return first[beside], second[beside]
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.linalg.inv(self._covariance()).astype(float)
+
+    def scored(self) -> "Corrected":
+        """Return the function with :attr:`scores`, of runs beside a channel that is not full."""
+        first, second = self.left_out()
+        errors = first if self.counted_share == 0.0 else first + self.counted_share * (second - first)
+        beside = self.neighbours > 0
+        usual = 1.0 / np.sqrt(np.diag(self._inverse))[beside]
+        return replace(self, scores=(errors / usual)[self.noise[beside] <= _NOISE])
 
 
 def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats) -> Mapping[str, Floats]:
@@ -222,6 +289,22 @@ def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], c
             if np.isfinite(measured).all():
                 answer[name] = np.array([measured, carried[:, number]])
     return answer
+
+
+def jointly(functions: Sequence[Corrected]) -> list[Corrected]:
+    """Return the functions with everything that the runs of all of them decide together.
+
+    These are the shares of carried variation that are kept, and the weight of the second prediction: the inverse of its
+    mean squared error in held-out runs, over the sum of both predictions' inverses.
+    """
+    functions = [replace(each, kept=kept) for each, kept in zip(functions, kept_shares(functions), strict=True)]
+    functions = [each.with_counted() if len(each.mpps_there) else each for each in functions]
+    errors = [each.left_out() for each in functions if len(each.counted)]
+    first, second = (np.concatenate([each[side] for each in errors] or [np.zeros(0)]) for side in (0, 1))
+    total = float(np.square(first).sum() + np.square(second).sum())
+    share = float(np.square(first).sum()) / total if total > 0.0 else 0.0
+    functions = [replace(each, counted_share=share) if len(each.counted) else each for each in functions]
+    return [each.scored() if len(each.mpps_there) else each for each in functions]
 
 
 def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
@@ -240,15 +323,15 @@ def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
     return list(shares)
 
 
-def pressure_errors(functions: Sequence[Corrected], kept: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+def pressure_errors(functions: Sequence[Corrected]) -> Mapping[str, float]:
     """Return the root mean square error of the functions' own counters in held-out runs."""
     answer = {}
     for name in sorted({name for each in functions for name in each.own}):
         wrong, whole = 0.0, 0.0
-        for each, shares in zip(functions, kept, strict=True):
+        for each in functions:
             if name in each.own:
                 rate = each.mpps_there if flows_and_polled((name,))[0][0] else 1.0
-                wrong += float(np.square(each.own_left_out(name, [shares[name]]) * rate).sum())
+                wrong += float(np.square(each.own_left_out(name, [each.kept[name]]) * rate).sum())
                 whole += float(np.square(each.own[name][0] * rate).sum())
         answer[name] = float(np.sqrt(wrong / whole)) if whole > 0.0 else 0.0
     return answer
@@ -287,9 +370,13 @@ def _likeness(one: Floats, other: Floats) -> Floats:
     return answer
 
 
+def _own_places(places: Floats, room: bool) -> Floats:
+    """Return the coordinates of a counter: the pressures, or with `room`, free space instead of occupied."""
+    return places[:, 1:-1] if room else places[:, :-2]
+
+
 def _own_likeness(one: Floats, other: Floats) -> Floats:
     """Return the covariance of a counter's correction between points (Gaussian process)."""
-    one, other = one[:, :-2], other[:, :-2]
     constant, along, local = _OWN
     apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
     answer: Floats = constant**2 + along**2 * (one @ other.T) + local**2 * np.exp(-apart / (2.0 * _REACH**2))

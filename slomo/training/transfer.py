@@ -26,7 +26,7 @@ from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
 from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows, summary
-from slomo.training.corrections import Corrected, HeldOut, kept_shares, pressure_errors
+from slomo.training.corrections import Corrected, HeldOut, jointly, pressure_errors
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject, subjects, typical_values
 from slomo.training.mixes_fit import learned_from_mixes
@@ -107,13 +107,9 @@ def _carried(
     runs: Mapping[str, Subject],
 ) -> dict[str, NFModel]:
     """Return the converted models by workload key, each corrected by its runs on the new machine."""
-    fitted = [Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in models]
-    scores, kept = HeldOut.of(fitted), kept_shares(fitted)
-    off = pressure_errors(fitted, kept)
-    return {
-        each.model.workload.key: _model(each, scores, shares, off, environment, seed)
-        for each, shares in zip(fitted, kept, strict=True)
-    }
+    fitted = jointly([Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in models])
+    scores, off = HeldOut.of(fitted), pressure_errors(fitted)
+    return {each.model.workload.key: _model(each, scores, off, environment, seed) for each in fitted}
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
@@ -155,7 +151,6 @@ def _environment(runs: ProfileDataset | None, machine: Machine) -> Mapping[str, 
 def _model(
     fitted: Corrected,
     scores: HeldOut,
-    kept: Mapping[str, float],
     off: Mapping[str, float],
     environment: Mapping[str, Any],
     seed: int,
@@ -168,7 +163,7 @@ def _model(
     mpps = np.minimum(fitted.mpps(pressure, neighbours), fitted.solo_mpps)
     mpps[0] = fitted.solo_mpps
     metric_names = carried.response.profile.metric_names
-    own = fitted.own_vectors(fitted.places_of(pressure, state), state.own, kept)
+    own = fitted.own_vectors(fitted.places_of(pressure, state), state.own)
     own = _possible(metric_names, own, machine)
     scale, limit = typical_values(pressure), pressure.max(axis=0)
     near, moved_near = _with_runs(fitted, pressure, np.column_stack([own, mpps]))
@@ -238,12 +233,8 @@ def _with_runs(fitted: Corrected, pressure: Floats, answers: Floats) -> tuple[Fl
         return pressure, answers
     chosen = np.append(0, np.arange(2, len(pressure), 2))
     pressure, answers = pressure[chosen], answers[chosen]
-    names = fitted.carried.response.profile.metric_names
-    measured = fitted.carried.state(fitted.pressure, fitted.neighbours).own
-    for name, (there, _) in fitted.own.items():
-        measured[:, names.index(name)] = there
+    measured = np.column_stack([fitted.measured_own(), fitted.mpps_there])
     times = max(len(pressure) // len(measured) // 2, 1)
-    measured = np.column_stack([measured, fitted.mpps_there])
     return (
         np.vstack([pressure, np.repeat(fitted.pressure, times, axis=0)]),
         np.vstack([answers, np.repeat(measured, times, axis=0)]),
@@ -291,7 +282,7 @@ def _calibration(fitted: Corrected, scores: HeldOut, off: Mapping[str, float]) -
     pressure = carried.limit() * np.linspace(0.0, 1.0, _STEPS)[:, np.newaxis] ** 2
     state = carried.state(pressure, np.full(_STEPS, 3.0))
     places = fitted.places_of(pressure, state)
-    share = np.minimum(state.mpps * np.exp(fitted.correction(places)) / fitted.solo_mpps, 1.0)
+    share = np.minimum(fitted.mpps(pressure, np.full(_STEPS, 3.0)) / fitted.solo_mpps, 1.0)
     loss, first = np.unique(np.round(np.maximum.accumulate(1.0 - share), 3), return_index=True)
     size = scores.size_of(fitted) * (fitted.doubt(places) * share)[first]
     composing = np.array([before.usual_error(at) if before.source == "mixes" else 0.0 for at in loss.tolist()])

@@ -15,6 +15,7 @@ from slomo.models.responses.moved import most_moved
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
+from slomo.training.corrections import Corrected, jointly
 from slomo.training.features import subjects
 from slomo.training.server_response_fit import recalibrated
 from slomo.training.training import train as train_library
@@ -136,6 +137,32 @@ def test_vectors_that_no_run_foretells_widen_intervals(before: ModelLibrary) -> 
         assert model.response is not None
         widths.append(model.response.calibration.usual_error(0.2))
     assert widths[1] > 1.1 * widths[0]
+
+
+def test_counters_of_runs_tell_what_a_packet_costs(before: ModelLibrary) -> None:
+    """If packets take 30 % longer on the new machine with the same counters, cycles and waits rise by as much."""
+    carried = Carried(before.find("snort"), load_machine("e5-2620v4"), OTHER)
+    pressure = carried.limit() * np.linspace(0.0, 0.8, 6)[:, np.newaxis]
+    own = carried.state(pressure, np.full(6, 3.0)).own
+    longer = carried.time_ns(pressure, own, 1.3 * carried.costs)
+    found, leverage = carried.costs_there(pressure, own, longer, np.full(6, 0.01))
+    assert carried.time_ns(pressure, own, found) == pytest.approx(longer, rel=0.02)
+    assert ((leverage > 0.0) & (leverage < 1.0)).all()
+    assert (longer > 1.1 * carried.time_ns(pressure, own, carried.costs)).all()
+
+
+def test_counters_that_no_run_foretells_count_less(before: ModelLibrary) -> None:
+    """Throughput follows the runs' counters less if held-out runs have other counters than predicted."""
+    few = thinned("silver-4110", 5)
+    factors = np.where(np.arange(len(few)) % 2, 3.0, 1.0 / 3.0)
+    erratic = ProfileDataset(few.frame.assign(**{"own.L3MISS": few.frame["own.L3MISS"] * factors}), few.environment)
+    shares = []
+    for runs in (few, erratic):
+        each = {subject.workload.key: subject for subject in subjects(runs)}
+        here = load_machine("e5-2620v4")
+        fitted = [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
+        shares.append(jointly(fitted)[0].counted_share)
+    assert 0.0 < shares[1] < shares[0] < 1.0
 
 
 def test_room_is_counted_in_halvings(before: ModelLibrary) -> None:
