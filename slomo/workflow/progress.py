@@ -61,7 +61,7 @@ class ProgressBar:
             self._bar = None
 
 
-def listening(progress: "Progress | bool | None", what: str) -> "Progress | None":
+def listening(progress: "Progress | bool | None", what: str, unit: str = "run") -> "Progress | None":
     """Return the object to which progress is reported: the given one, or a bar if `progress` is True.
 
     Examples
@@ -72,7 +72,7 @@ def listening(progress: "Progress | bool | None", what: str) -> "Progress | None
     if progress is None:
         progress = in_notebook()
     if isinstance(progress, bool):
-        return ProgressBar(what, drawn=True) if progress else None
+        return ProgressBar(what, unit=unit, drawn=True) if progress else None
     return progress
 
 

@@ -11,6 +11,7 @@ from slomo.fleet.spread import spread
 from slomo.models.base import ModelFamily
 from slomo.models.library import ModelLibrary, opened
 from slomo.models.nf_model import NFModel
+from slomo.profiling.campaign.progress import Progress, Silent
 from slomo.records.dataset import ProfileDataset
 from slomo.training.features import Subject
 from slomo.training.training import train as train_library
@@ -18,7 +19,7 @@ from slomo.training.transfer import transfer
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.numbers import whole_number
 from slomo.workflow.names import dataset_of, machine_named, machine_of_dataset
-from slomo.workflow.progress import ProgressBar, in_notebook
+from slomo.workflow.progress import listening
 
 
 def train(
@@ -31,7 +32,7 @@ def train(
     seed: int = 0,
     jobs: int | None = 1,
     scheduler: str | None = None,
-    progress: bool | None = None,
+    progress: Progress | bool | None = None,
 ) -> ModelLibrary:
     """Train one model per network function from a dataset.
 
@@ -56,8 +57,9 @@ def train(
         on it.
     scheduler : str, optional
         Address of a Dask scheduler whose workers fit instead.
-    progress : bool, optional
-        Whether to draw on stderr how many network functions are fitted; by default in a notebook.
+    progress : bool or Progress, optional
+        As in `slomo.profile`. Steps are the network functions, and a last one in which all of them learn together; your
+        own listener receives each model, then the library.
 
     Returns
     -------
@@ -87,17 +89,22 @@ def train(
         )
     measured = dataset_of(dataset)
     whole_number("seed", seed)
-    drawn = in_notebook() if progress is None else progress
-    with ProgressBar("training", unit="NF", drawn=drawn) as bar:
+    listener = listening(progress, "training", unit="step") or Silent()
 
-        def each(fit: Callable[[Subject], NFModel], functions: Iterable[Subject]) -> Iterator[NFModel]:
-            listed = list(functions)
-            bar.start(len(listed))
-            for model in spread(fit, listed, jobs=jobs, scheduler=scheduler):
-                bar.advance(None)
-                yield model
+    def each(fit: Callable[[Subject], NFModel], functions: Iterable[Subject]) -> Iterator[NFModel]:
+        listed = list(functions)
+        listener.start(len(listed) + 1)
+        for model in spread(fit, listed, jobs=jobs, scheduler=scheduler):
+            listener.advance(model)
+            yield model
 
-        return train_library(measured, models=models, targets=_target_keys(measured, targets), seed=seed, each=each)
+    try:
+        keys = _target_keys(measured, targets)
+        library = train_library(measured, models=models, targets=keys, seed=seed, each=each)
+        listener.advance(library)
+    finally:
+        listener.finish()
+    return library
 
 
 def _carried(

@@ -15,6 +15,7 @@ import slomo
 from slomo.client import Client
 from slomo.errors import SlomoError, UnknownNameError
 from slomo.models.library import ModelLibrary
+from slomo.models.nf_model import NFModel
 from slomo.prediction.question import solve_server
 from slomo.records.dataset import ProfileDataset
 from slomo.workflow.acting.whatif import what_if
@@ -226,3 +227,14 @@ def test_progress_is_drawn_in_notebooks(monkeypatch: pytest.MonkeyPatch, capsys:
     assert "measuring" in capsys.readouterr().err
     slomo.train(solo, models=["mean"])
     assert "training" in capsys.readouterr().err
+
+
+def test_training_tells_a_listener_each_model_and_the_last_step() -> None:
+    """What all functions learn together is a step of its own."""
+    told: list[object] = []
+    listener = types.SimpleNamespace(start=told.append, advance=told.append, finish=lambda: told.append("end"))
+
+    library = slomo.train(profile("l2fwd", plan="solo", jobs=1), models=["mean"], progress=listener)
+
+    assert told == [2, told[1], library, "end"]
+    assert isinstance(told[1], NFModel)

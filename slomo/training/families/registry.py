@@ -21,14 +21,20 @@ _FAMILIES: dict[str, tuple[str, str, str]] = {
     "slomo-smooth": ("monotone_network", "MonotoneFamily", "a smooth network, monotone over the same"),
     "slomo-gp": ("gaussian_process", "SmoothFamily", "a Gaussian process over the same, for few rows"),
     "slomo-additive": ("additive", "AdditiveFamily", "extra times that add up, shrunk, for few noisy rows"),
-    "dobrescu": ("single_metric", "dobrescu", "a line over the competitors' solo cache access rate"),
-    "bubbleup": ("single_metric", "bubbleup", "a line over the competitors' solo cache occupancy"),
-    "dobrescu-curve": ("single_metric", "dobrescu_curve", "a falling curve over the competitors' solo access rate"),
-    "bubbleup-curve": ("single_metric", "bubbleup_curve", "a falling curve over the competitors' solo occupancy"),
+    "dobrescu": ("single_metric", "SingleMetricFamily", "a line over the competitors' solo cache access rate"),
+    "bubbleup": ("single_metric", "SingleMetricFamily", "a line over the competitors' solo cache occupancy"),
+    "dobrescu-curve": ("single_metric", "CurveFamily", "a falling curve over the competitors' solo access rate"),
+    "bubbleup-curve": ("single_metric", "CurveFamily", "a falling curve over the competitors' solo occupancy"),
     "mean": ("no_interference", "MeanFamily", "the mean of what was measured beside others"),
     "none": ("no_interference", "NoInterferenceFamily", "no interference: solo throughput"),
 }
-
+#: Counter of the competitors that a baseline reads, and reporter (probe program) of that resource.
+_READS = {
+    "dobrescu": ("L2MISS", "FELTL3"),
+    "bubbleup": ("L3OCC", "FELTLLC"),
+    "dobrescu-curve": ("L2MISS", "FELTL3"),
+    "bubbleup-curve": ("L3OCC", "FELTLLC"),
+}
 #: Families whose inputs are all columns, for tables measured elsewhere.
 _FOR_TABLES: dict[str, tuple[str, str, str]] = {
     "extra-trees": ("every_column", "ExtraTreesFamily", "extra trees over every column of an imported table"),
@@ -104,7 +110,8 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
         if name not in _KNOWN:
             return make_family(load_plugin(GROUP, name)())
         module, factory, _ = _KNOWN[name]
-        family: ModelFamily = getattr(importlib.import_module(f"{_FOLDER}.{module}"), factory)()
+        arguments = (name, *_READS[name]) if name in _READS else ()
+        family: ModelFamily = getattr(importlib.import_module(f"{_FOLDER}.{module}"), factory)(*arguments)
         return family
     lacking = [
         part for part in ("name", "composition", "select_features", "fit") if not hasattr(alias_or_instance, part)

@@ -1,9 +1,11 @@
 """Baselines ``dobrescu`` and ``bubbleup``: a line over one counter of the competitors, or a falling curve.
 
-SLOMO (SIGCOMM'20) section 7.2 fits Dobrescu's and Bubble-Up's predictors as linear regressions. Dobrescu et al.
-(NSDI'12) figure 9 and Bubble-Up (MICRO'11) figure 3 draw measured curves, which ``dobrescu-curve`` and
-``bubbleup-curve`` fit: isotonic regression (Barlow et al. 1972) gives the best falling step function, and each level
-becomes one knot in the middle of its points, so that the curve is continuous.
+Dobrescu et al. (NSDI'12, section 5): throughput depends on the references per second of the competitors, which are
+those of their solo runs. Bubble-Up (Mars et al., MICRO'11): a bubble with growing working set represents the
+competitors. SLOMO (SIGCOMM'20) section 7.2 fits both predictors as linear regressions. Dobrescu's figure 9 and
+Bubble-Up's figure 3 draw measured curves, which ``dobrescu-curve`` and ``bubbleup-curve`` fit: isotonic regression
+(Barlow et al. 1972) gives the best falling step function, and each level becomes one knot in the middle of its points,
+so that the curve is continuous.
 """
 
 from collections.abc import Sequence
@@ -40,7 +42,13 @@ def _line(x: Floats, y: Floats, weights: Floats | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SingleMetricFamily(WeightedFamily[SensitivityModel]):
-    """A baseline that uses one metric of the competitors' solo runs, or that resource's reporter (probe program)."""
+    """A baseline that uses one metric of the competitors' solo runs, or that resource's reporter (probe program).
+
+    Examples
+    --------
+    >>> SingleMetricFamily("dobrescu", "L2MISS", "FELTL3").select_features(["L2MISS", "L3OCC"])
+    ('L2MISS',)
+    """
 
     name: str
     metric: str
@@ -93,57 +101,3 @@ class CurveFamily(SingleMetricFamily):
         """Train a model of one NF on rows, which weigh the same unless weights are given."""
         curve = falling_curve(rows.vectors[:, 0], rows.mpps, rows.weights)
         return CurveSensitivity(self.name, rows.names, self.composition, *curve)
-
-
-def dobrescu() -> SingleMetricFamily:
-    """Return the baseline ``dobrescu``: throughput as a line over the competitors' cache access rate.
-
-    Dobrescu's predictor: throughput as a function of the competitors' summed solo cache access rate alone.
-
-    Dobrescu, Argyraki and Ratnasamy (NSDI'12) section 5: throughput depends on the competing references per second, and
-    a competitor's references are those of its solo run. Linear, as SLOMO (SIGCOMM'20) section 7.2 evaluates it.
-
-    Examples
-    --------
-    >>> dobrescu().select_features(["L2MISS", "L3OCC"])
-    ('L2MISS',)
-    """
-    return SingleMetricFamily("dobrescu", "L2MISS", "FELTL3")
-
-
-def bubbleup() -> SingleMetricFamily:
-    """Return the baseline ``bubbleup``: throughput as a line over one counter, as SLOMO evaluated Bubble-Up.
-
-    Bubble-Up's predictor: throughput as a function of the competitors' summed cache occupancy alone.
-
-    Mars et al. (MICRO'11): a bubble with growing working set represents the competitors. Linear in L3OCC, as SLOMO
-    (SIGCOMM'20) section 7.2 evaluates it.
-
-    Examples
-    --------
-    >>> bubbleup().select_features(["L2MISS", "L3OCC"])
-    ('L3OCC',)
-    """
-    return SingleMetricFamily("bubbleup", "L3OCC", "FELTLLC")
-
-
-def dobrescu_curve() -> CurveFamily:
-    """Return the baseline ``dobrescu-curve``: throughput as a curve over the competitors' cache access rate.
-
-    Examples
-    --------
-    >>> dobrescu_curve().metric
-    'L2MISS'
-    """
-    return CurveFamily("dobrescu-curve", "L2MISS", "FELTL3")
-
-
-def bubbleup_curve() -> CurveFamily:
-    """Return the baseline ``bubbleup-curve``: throughput as a curve over the competitors' cache occupancy.
-
-    Examples
-    --------
-    >>> bubbleup_curve().metric
-    'L3OCC'
-    """
-    return CurveFamily("bubbleup-curve", "L3OCC", "FELTLLC")
