@@ -108,7 +108,7 @@ TRACE = json.dumps(
     }
 ).encode()  # fmt: skip
 LOOK = (
-    b'{"event": "look", "time_s": 0.01, "stages": [[5000, 550, 10, 40, 560.0]], "stopped": [0], "delivered": [40]}\n'
+    b'{"event": "observe", "time_s": 0.01, "stages": [[5000, 550, 10, 40, 560.0]], "stopped": [0], "delivered": [40]}\n'
     b'{"event": "result", "seconds": 1.0, "manager_s": 0.1, "looks": 100, "stages": [{"name": "a", "offered": 9, '
     b'"lost": 0, "served": 9, "refused": 0, "sleeps": 1, "samples": 3, "processor_s": 0.2, "voluntary_switches": 1, '
     b'"involuntary_switches": 0, "cost_cycles": 300, "turns_us": [[4, 1.5]]}], "chains": [{"name": "x", "offered": 9, '
@@ -536,7 +536,7 @@ def lines_of(path: Path) -> list[str]:
 def chain_looks(path: Path) -> object:
     """Read what the manager of chains tells."""
     told = [line for text in lines_of(path) if (line := parse_line(text)) is not None]
-    return [look_of(line) if line["event"] == "look" else result_of(line) for line in told]
+    return [look_of(line) if line["event"] == "observe" else result_of(line) for line in told]
 
 
 def perf_lines(path: Path) -> object:
