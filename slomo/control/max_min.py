@@ -13,6 +13,7 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.on_demand import Division
+from slomo.vocabulary.way_masks import way_block
 
 #: Cache misses per second [millions] below which more cache does not help.
 LOW_MISSES_M_S = 0.1
@@ -97,9 +98,9 @@ class MaxMinController:
         settings, first = [], 0
         for name, ways in division.own.items():
             if name in observation.tenants:
-                settings.append(TenantSetting(name, llc_way_mask=((1 << ways) - 1) << first, exclusive=True))
+                settings.append(TenantSetting(name, llc_way_mask=way_block(ways, first), exclusive=True))
             first += ways
-        rest = ((1 << (self.ways - first)) - 1) << first
+        rest = way_block(self.ways - first, first)
         pooled = [name for name in observation.tenants if name not in division.own]
         settings += [TenantSetting(name, llc_way_mask=rest or None) for name in pooled]
         return EnforcementPlan(self.server, tuple(settings))

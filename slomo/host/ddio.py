@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from slomo.errors import InvalidValueError, TestbedError
+from slomo.vocabulary.way_masks import has_hole
 
 REGISTER = 0xC8B
 _MOST_WAYS = 20
@@ -87,8 +88,7 @@ class DdioWays:
         TestbedError
             If the register cannot be written or does not keep the value.
         """
-        block = mask // (mask & -mask) if mask > 0 else 0
-        if mask <= 0 or block & (block + 1) or mask >= 1 << _MOST_WAYS:
+        if mask <= 0 or has_hole(mask) or mask >= 1 << _MOST_WAYS:
             raise InvalidValueError(f"DDIO way mask {mask:#x} is not one block of 1 to {_MOST_WAYS} ways", hint="0x600")
         before = self.read()
         self._write(mask)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slomo.errors import RefusedSettingError
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
+from slomo.vocabulary.way_masks import has_hole
 
 #: Highest value of AMD's MB and SMBA, which means unlimited.
 UNLIMITED_AMD = 2048
@@ -58,8 +59,7 @@ class ResctrlFacts:
                 f"{self.full_mask:#x}",
                 hint="name ways that the cache has",
             )
-        block = mask // (mask & -mask)
-        if block & (block + 1) and not self.sparse:
+        if has_hole(mask) and not self.sparse:
             raise RefusedSettingError(
                 f"way mask {mask:#x} has a hole, and this cache takes one block of ways only",
                 hint="0x3 or 0x7fc would do",

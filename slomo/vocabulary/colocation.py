@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from slomo.errors import InvalidValueError
 from slomo.files.documents import convert
 from slomo.files.ranges import Index
+from slomo.vocabulary.way_masks import has_hole
 from slomo.vocabulary.workload import Workload, canonical_json
 from slomo.vocabulary.workload_text import counted
 
@@ -36,7 +37,7 @@ class Isolation:
         if self.packet_buffers is not None and self.packet_buffers < 32:
             raise InvalidValueError(f"{self.packet_buffers} packet buffers, needed 32 or more: a burst is 32 packets")
         mask, percent = self.llc_way_mask, self.memory_bandwidth_percent
-        if mask is not None and (mask <= 0 or (mask // (mask & -mask)) & ((mask // (mask & -mask)) + 1)):
+        if mask is not None and (mask <= 0 or has_hole(mask)):
             raise InvalidValueError(f"way mask {mask:#x} is not one block of ways", hint="0x3 or 0x7fc would do")
         if percent is not None and not 10 <= percent <= 100:
             raise InvalidValueError(f"memory bandwidth throttle is {percent} %, needed 10 to 100 %")

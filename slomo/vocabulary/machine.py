@@ -22,6 +22,7 @@ from slomo.files.opening import read_text
 from slomo.files.stored import Stored
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.display import html_table
+from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.wire import mpps_of_gbps
 
 SCHEMA_VERSION = 1
@@ -201,12 +202,12 @@ class Machine(Stored, version=SCHEMA_VERSION):
     @property
     def full_way_mask(self) -> int:
         """Mask of all LLC ways."""
-        return (1 << self.llc_ways) - 1
+        return way_block(self.llc_ways)
 
     @property
     def ddio_way_mask(self) -> int:
         """Mask of the LLC ways in which devices allocate: the highest ones, Intel's default."""
-        return self.full_way_mask & ~((1 << (self.llc_ways - self.ddio_ways)) - 1)
+        return way_block(self.ddio_ways, self.llc_ways - self.ddio_ways)
 
     @property
     def ddio_moved_way_mask(self) -> int:

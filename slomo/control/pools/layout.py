@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from slomo.control.pools.configuration import PoolConfiguration, require_fits
+from slomo.vocabulary.way_masks import way_block
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
     guarantee = besteffort + configuration.besteffort
     infrastructure = configuration.infrastructure
     return PoolLayout(
-        block(configuration.system.ways, 0),
-        0 if infrastructure is None else block(infrastructure.ways, cache_ways - infrastructure.ways),
-        block(configuration.shared, shared),
-        block(configuration.besteffort, besteffort),
-        block(configuration.guarantee, guarantee),
+        way_block(configuration.system.ways, 0),
+        0 if infrastructure is None else way_block(infrastructure.ways, cache_ways - infrastructure.ways),
+        way_block(configuration.shared, shared),
+        way_block(configuration.besteffort, besteffort),
+        way_block(configuration.guarantee, guarantee),
     )
 
 
@@ -67,17 +68,6 @@ def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
     return (free ^ (free + 1)) >> 1 & free
 
 
-def block(ways: int, first: int) -> int:
-    """Return a mask of `ways` adjacent ways, from way `first` up.
-
-    Examples
-    --------
-    >>> hex(block(3, 2))
-    '0x1c'
-    """
-    return ((1 << ways) - 1) << first
-
-
 def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
     """Return the lowest free block of `count` adjacent ways in a pool; None if there is none.
 
@@ -90,7 +80,7 @@ def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
     for mask in taken:
         used |= mask
     for first in range(pool.bit_length()):
-        candidate = block(ways, first)
+        candidate = way_block(ways, first)
         if candidate & pool == candidate and not candidate & used:
             return candidate
     return None
@@ -122,6 +112,6 @@ def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, in
     masks: dict[str, int] = {}
     first = (pool & -pool).bit_length() - 1 if pool else 0
     for name, count in ways.items():
-        masks[name] = block(count, first)
+        masks[name] = way_block(count, first)
         first += count
     return masks

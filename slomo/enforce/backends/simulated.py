@@ -17,6 +17,7 @@ from slomo.simulator.engine import Tenant, simulate
 from slomo.simulator.result import SimulationResult
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.way_masks import has_hole
 from slomo.vocabulary.workload import Workload
 
 FIELDS = ("ways", "bandwidth", "core", "node", "buffers")
@@ -59,8 +60,7 @@ class SimulatedServer:
     ) -> None:
         self.machine, self.scale, self.accesses = machine, scale, accesses
         self.occupants: dict[str, Occupant] = {}
-        device_ways = ((1 << machine.ddio_ways) - 1) << (machine.llc_ways - machine.ddio_ways)
-        self.knobs: dict[str, str | None] = {"device-ways": f"{device_ways:x}"}
+        self.knobs: dict[str, str | None] = {"device-ways": f"{machine.ddio_way_mask:x}"}
         self.lock = threading.RLock()
         for occupant in occupants:
             self.add(occupant)
@@ -222,8 +222,7 @@ class SimulatedBackend(SimulatedKnobs, Backend):
 
     def _mask(self, mask: int) -> int:
         full = self.server.machine.full_way_mask
-        block = mask // (mask & -mask)
-        if mask & ~full or block & (block + 1):
+        if mask & ~full or has_hole(mask):
             raise RefusedSettingError(
                 f"way mask {mask:#x} is not one block of the ways {full:#x}", hint="0x3 or 0x7fc would do"
             )

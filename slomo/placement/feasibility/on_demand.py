@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import PartitionResponse
+from slomo.vocabulary.way_masks import way_block
 
 #: Share of throughput that misses cost, above which more cache helps.
 HIGH_LOSS = 0.01
@@ -189,6 +190,6 @@ def class_masks(classes: Sequence[CacheClass], first_way: int) -> dict[str, int]
     """
     masks: dict[str, int] = {}
     for item in classes:
-        masks |= dict.fromkeys(item.members, ((1 << item.ways) - 1) << first_way)
+        masks |= dict.fromkeys(item.members, way_block(item.ways, first_way))
         first_way += item.ways
     return masks

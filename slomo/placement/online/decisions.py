@@ -21,6 +21,7 @@ from slomo.placement.policies.base import Policy
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request
 from slomo.vocabulary.packet_buffers import buffers_per_nf
+from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
 
 #: Largest number of cached divisions of a cache.
@@ -230,14 +231,14 @@ class DecisionWriter:
             _, number, stage = place.cores[core]
             ways = self._state.pieces[number].ways
             if ways:
-                masks[core] = ((1 << ways[stage]) - 1) << taken
+                masks[core] = way_block(ways[stage], taken)
                 taken += ways[stage]
         shares = self._shares(place, place.host.ways - taken)
         if shares is not None:
             names = class_masks(shares.classes, taken)
             masks |= {int(core): mask for core, mask in names.items()}
         if taken:
-            rest = ((1 << place.host.ways) - 1) & ~((1 << taken) - 1)
+            rest = way_block(place.host.ways) & ~way_block(taken)
             masks |= {core: rest for core in place.cores if core not in masks}
         return masks
 

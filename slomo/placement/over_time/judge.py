@@ -21,6 +21,7 @@ from slomo.records.run import RunRecord, TenantSample
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.packet_buffers import MOST_BUFFERS
+from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload_text import parse_workload
 
 Run = Callable[[Colocation], RunRecord]
@@ -289,7 +290,7 @@ def _compacted(masks: Sequence[int | None]) -> list[int | None]:
     start, made = 0, dict[int, int]()
     for mask in masks:
         if mask is not None and (mask not in made):
-            made[mask] = ((1 << mask.bit_count()) - 1) << start
+            made[mask] = way_block(mask.bit_count(), start)
             start += mask.bit_count()
     return [None if mask is None else made[mask] for mask in masks]
 

@@ -28,6 +28,7 @@ from slomo.simulator.result import TenantResult
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.loss_ratio import search_throughput
 from slomo.workflow.acting.partition_profile import profile_partitions
@@ -219,7 +220,7 @@ def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
     path = test.settings.path
     throttle = MemoryBandwidth(test.settings.noise_mba) if policy in ("mba", "both") else None
     full = test.machine.full_way_mask
-    own = (1 << (test.pools["victim"] * len(path))) - 1 if policy in ("llc", "both") else 0
+    own = way_block(test.pools["victim"] * len(path)) if policy in ("llc", "both") else 0
     settings = [TenantSetting(stage.name, llc_way_mask=own or None) for stage in path]
     settings += [
         TenantSetting(name, llc_way_mask=(full & ~own) if own else None, memory_bandwidth=throttle) for name in noise
@@ -230,15 +231,14 @@ def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
 def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
     """Return RMD's cache pools: guaranteed for the VM, best-effort for noise; the vSwitch may use all of their ways."""
     ways, pools, path = test.machine.llc_ways, test.pools, test.settings.path
-    wide = ((1 << pools["infrastructure"]) - 1) << (ways - pools["infrastructure"])
     low = ways - pools["infrastructure"]
+    wide = way_block(pools["infrastructure"], low)
     settings = [TenantSetting(path[0].name, llc_way_mask=wide)]
     at = ways
     for stage in path[1:]:
         at -= pools["victim"]
-        settings.append(TenantSetting(stage.name, llc_way_mask=((1 << pools["victim"]) - 1) << at))
-    best_effort = ((1 << pools["noise"]) - 1) << low
-    settings += [TenantSetting(name, llc_way_mask=best_effort) for name in noise]
+        settings.append(TenantSetting(stage.name, llc_way_mask=way_block(pools["victim"], at)))
+    settings += [TenantSetting(name, llc_way_mask=way_block(pools["noise"], low)) for name in noise]
     return EnforcementPlan("noisy", tuple(settings))
 
 

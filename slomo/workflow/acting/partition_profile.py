@@ -18,6 +18,7 @@ from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
 
 #: Measured throttles [%], and the numbers of ways at which they are measured.
@@ -97,7 +98,7 @@ def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
 def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent: int | None = None) -> Colocation:
     """Return a run with memory-streaming competitors on the lowest way, and the workload on the ways above it."""
     first = 0 if ways == machine.llc_ways else 1
-    own = Isolation(((1 << ways) - 1) << first, percent)
+    own = Isolation(way_block(ways, first), percent)
     return Colocation(machine.name, workload, (_STREAM,) * streams, (own, *(Isolation(1),) * streams))
 
 
@@ -180,7 +181,7 @@ def random_partition(machine: Machine, workloads: Sequence[Workload], draw: rand
     mix = [draw.choice(workloads) for _ in range(count)]
     cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), count - 1)), machine.llc_ways]
     isolation = tuple(
-        Isolation(((1 << (end - start)) - 1) << start, draw.choice([None, 10 * draw.randint(1, 9)]))
+        Isolation(way_block(end - start, start), draw.choice([None, 10 * draw.randint(1, 9)]))
         for start, end in itertools.pairwise(cuts)
     )
     return Colocation(machine.name, mix[0], tuple(mix[1:]), isolation)
@@ -193,8 +194,8 @@ def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.R
     mix = [draw.choice(workloads) for _ in range(count)]
     own = min(draw.choice([0, 0, 1, 1, 2]), count - 2)
     cuts = [0, *sorted(draw.sample(range(1, machine.llc_ways), own))]
-    masks = [((1 << (end - start)) - 1) << start for start, end in itertools.pairwise(cuts)]
-    rest = ((1 << (machine.llc_ways - cuts[-1])) - 1) << cuts[-1]
+    masks = [way_block(end - start, start) for start, end in itertools.pairwise(cuts)]
+    rest = way_block(machine.llc_ways - cuts[-1], cuts[-1])
     throttles = [None if draw.random() < UNTHROTTLED else 10 * draw.randint(1, 9) for _ in range(count - own)]
     isolation = [Isolation(mask) for mask in masks] + [Isolation(rest, percent) for percent in throttles]
     return Colocation(machine.name, mix[0], tuple(mix[1:]), tuple(isolation))

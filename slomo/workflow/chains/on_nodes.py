@@ -23,6 +23,7 @@ from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.vocabulary.colocation import Isolation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.way_masks import way_block
 
 if TYPE_CHECKING:
     from slomo.placement.problem.cluster import Cluster, Server
@@ -194,6 +195,6 @@ def _way_masks(
     for item in chains:
         node, count = seats[item.request.id][0], ways.get(item.request.id, 0)
         if count:
-            masks[item.request.id] = ((1 << count) - 1) << used.get(node, 0)
+            masks[item.request.id] = way_block(count, used.get(node, 0))
             used[node] = used.get(node, 0) + count
-    return masks | {str(node): ((1 << most) - 1) & ~((1 << taken) - 1) for node, taken in used.items()}
+    return masks | {str(node): way_block(most) & ~way_block(taken) for node, taken in used.items()}
