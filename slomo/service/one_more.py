@@ -12,7 +12,7 @@ from slomo.placement.feasibility.oracle import MixVerdict, piece_breach
 from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
-from slomo.service.servers import BREAKS, RunningNF, RunningServer
+from slomo.service.servers import RunningNF, RunningServer, promise
 
 #: Largest number of other servers that are listed, and that are examined to find them.
 MOST_NAMED, MOST_LOOKED_AT = 5, 2000
@@ -95,9 +95,6 @@ def _then(item: RunningNF, verdict: MixVerdict) -> RunningNF:
     if item.workload not in verdict.rates:
         return replace(item, predicted_mpps=None, low_mpps=None, high_mpps=None)
     mpps, low, high = verdict.rates[item.workload]
-    rates = replace(item, predicted_mpps=mpps, low_mpps=low, high_mpps=high)
-    if item.needed_mpps <= 0.0:
-        return replace(rates, state="none", why="")
-    if piece_breach(Piece((item.workload,), item.needed_mpps), item.workload, verdict) is not None:
-        return replace(rates, state="broken", why=BREAKS)
-    return replace(rates, state="kept", why="")
+    breach = piece_breach(Piece((item.workload,), item.needed_mpps), item.workload, verdict)
+    state, why = promise(item.needed_mpps, is_broken=breach is not None)
+    return replace(item, predicted_mpps=mpps, low_mpps=low, high_mpps=high, state=state, why=why)

@@ -121,15 +121,22 @@ def _owners(placer: Placer, name: str) -> list[str]:
 
 
 def _state(needed: float, predicted: float | None, low: float | None) -> tuple[State, str]:
-    if needed <= 0.0:
-        return "none", ""
-    if predicted is None or low is None:
+    if needed > 0.0 and (predicted is None or low is None):
         return "none", "the policy predicts nothing"
-    return ("broken", BREAKS) if low < needed else ("kept", "")
+    return promise(needed, is_broken=low is not None and low < needed)
 
 
-#: Reason why a promise counts as broken.
-BREAKS = "less than promised is to be counted on beside what runs there"
+def promise(needed_mpps: float, *, is_broken: bool) -> tuple[State, str]:
+    """Return the state of a promise, and the reason why it is broken.
+
+    Examples
+    --------
+    >>> promise(0.0, is_broken=False), promise(1.0, is_broken=False)
+    (('none', ''), ('kept', ''))
+    """
+    if needed_mpps <= 0.0:
+        return "none", ""
+    return ("broken", "less than promised is to be counted on beside what runs there") if is_broken else ("kept", "")
 
 
 def promises(servers: Iterable[RunningServer]) -> dict[State, int]:

@@ -12,7 +12,7 @@ from slomo.placement.feasibility.oracle import piece_breach
 from slomo.service.kubernetes.judging import NO_MODELS, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
-from slomo.service.servers import BREAKS, RunningNF, RunningServer
+from slomo.service.servers import RunningNF, RunningServer, promise
 
 #: Number of nodes judged together; between two such batches, the scheduler is answered.
 AT_A_TIME = 64
@@ -78,13 +78,11 @@ class Running:
                 continue
             (workload,) = piece.workloads
             mpps, low, high = verdict.rates[workload]
-            is_broken = piece_breach(piece, workload, verdict) is not None
+            state, why = promise(piece.needed_mpps, is_broken=piece_breach(piece, workload, verdict) is not None)
             tenants.append(
                 RunningNF(
                     self._view.names.get(uid, uid), workload, 0, "", piece.needed_mpps, mpps, low, high,
-                    self._judge.estimates.solo_mpps(host.machine, workload),
-                    "none" if piece.needed_mpps <= 0.0 else "broken" if is_broken else "kept",
-                    BREAKS if is_broken else "", uid,
+                    self._judge.estimates.solo_mpps(host.machine, workload), state, why, uid,
                 )
             )  # fmt: skip
         return tuple(tenants)
