@@ -94,8 +94,13 @@ class ModelLibrary(Mapping[Key, NFModel]):
                 )
 
     def name_of(self, machine: "str | Machine | None") -> str | None:
-        """Return a machine's name; ConfigurationError if the library's machine of this name is a different one."""
-        if machine is None or isinstance(machine, str):
+        """Return a machine's name; by default that of the only one, or None if there are several.
+
+        Raises ConfigurationError if the library's machine of this name is a different one.
+        """
+        if machine is None:
+            return self.machines[0] if len(self.machines) == 1 else None
+        if isinstance(machine, str):
             return machine
         if not hasattr(machine, "fingerprint"):
             raise InvalidValueError(f"machine is {machine!r}, needed a name or a Machine", hint="write 'e5-2620v4'")
@@ -127,7 +132,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         UsageError
             Where the machine or the traffic is left open and several would do.
         """
-        machine = self._machine(machine)
+        machine = self.require_machine(machine)
         name = workload.key if isinstance(workload, Workload) else str(workload)
         if (machine, name) in self._models:
             return self[machine, name]
@@ -147,7 +152,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         UnknownNameError, UsageError
             As :meth:`find`.
         """
-        machine = self._machine(machine)
+        machine = self.require_machine(machine)
         same = self._by_nf.get((machine, nf))
         if same is None:
             raise self._not_found(nf, nf, machine, [], exact=True)
@@ -161,9 +166,12 @@ class ModelLibrary(Mapping[Key, NFModel]):
             keys.setdefault((machine, nf_of(key)), []).append((machine, key))
         return keys
 
-    def _machine(self, machine: str | None) -> str:
-        if machine is None and len(self.machines) == 1:
-            return self.machines[0]
+    def require_machine(self, machine: str | None) -> str:
+        """Return a machine's name as :meth:`name_of`, but only if there are models for the machine.
+
+        Raises UsageError if several machines are possible; UnknownNameError for one without models.
+        """
+        machine = self.name_of(machine)
         if machine is None:
             raise UsageError(
                 f"the models are for several machines: {', '.join(self.machines) or 'none'}",

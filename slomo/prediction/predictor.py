@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import each_instance
 
+if TYPE_CHECKING:
+    from slomo.vocabulary.machine import Machine
+
 
 class Predictor:
     """Predicts with the models of one machine.
@@ -35,7 +39,7 @@ class Predictor:
     ----------
     library : ModelLibrary or path
         Trained models, or the directory in which they were saved.
-    machine : str, optional
+    machine : str or Machine, optional
         Machine on which the NFs run; needed if the library has models of several machines.
     model : str
         Name of the sensitivity model in the registry.
@@ -55,7 +59,7 @@ class Predictor:
     def __init__(
         self,
         library: ModelLibrary | str | Path,
-        machine: str | None = None,
+        machine: "str | Machine | None" = None,
         model: str = DEFAULT_MODEL,
         compat: Compat | None = None,
         *,
@@ -63,7 +67,7 @@ class Predictor:
     ) -> None:
         library = opened(library)
         self.library = library
-        self.machine = library.machines[0] if machine is None and len(library.machines) == 1 else machine
+        self.machine = library.name_of(machine)
         self.how = PredictionOptions(method, model, compat)
         self._tenants: dict[Named, TenantModel] = {}
 

@@ -156,7 +156,7 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
             model = library.find(name, machine)
             return TenantModel(model.workload, model)
         name = parse_workload(name)
-    machine = machine or (library.machines[0] if len(library.machines) == 1 else None)
+    machine = library.name_of(machine or None)
     exact = library.get((machine or "", name.key))
     if exact is not None and (name.traffic.offered_mpps is not None or exact.knows_pressure):
         return TenantModel(name, exact)  # avoids a search of all profiles

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slomo.errors import InvalidValueError, UnknownNameError, UsageError
+from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.vocabulary.numbers import whole_number
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import MOST_INSTANCES, parse_instances, parse_workload, text_of
@@ -142,12 +142,7 @@ def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machin
 
     Raises an error if the library has another machine of this name.
     """
-    if machine is None and len(library.machines) != 1:
-        raise UsageError(
-            f"the models are for several machines: {', '.join(library.machines) or 'none'}",
-            hint=f"name one as machine, on the command line --machine {next(iter(library.machines), 'NAME')}",
-        )
-    asked = library.machines[0] if machine is None else machine
+    asked = library.require_machine(None) if machine is None else machine
     try:
         where = machine_named(asked)
     except UnknownNameError:

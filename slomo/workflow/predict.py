@@ -108,9 +108,8 @@ def predict(
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     models = opened(library)
-    where = models.name_of(machine)
     options = PredictionOptions(method, model, compat, coverage, explain, window_s)
-    server = server_of(models, mix, where, setting)
+    server = server_of(models, mix, models.name_of(machine), setting)
     if offered_mpps is not None:
         server = server.with_load(0, offered_mpps)
     return answer(server, options, strict=strict)
@@ -143,11 +142,9 @@ def predict_batch(
     UnknownNameError, ConfigurationError, InvalidValueError
         As for :func:`predict`; InvalidValueError also if there are not as many targets as mixes.
     """
-    from slomo.models.library import opened
     from slomo.prediction.predictor import Predictor
 
-    models = opened(library)
-    predictor = Predictor(models, models.name_of(machine), model, compat, method=method)
+    predictor = Predictor(library, machine, model, compat, method=method)
     lists = [mix if isinstance(mix, (list, tuple)) else named(mix) for mix in sequence_of(mixes)]  # type: ignore[arg-type]
     each = [targets] * len(lists) if isinstance(targets, (str, Workload)) else sequence_of(targets)
     return predictor.predict_batch(each, lists, coverage)
@@ -178,9 +175,7 @@ def predict_vector(
     traffic : mapping of str to float, optional
         Traffic attributes the target was imported with.
     """
-    from slomo.models.library import opened
     from slomo.prediction.predictor import Predictor
 
-    models = opened(library)
-    predictor = Predictor(models, models.name_of(machine), model)
+    predictor = Predictor(library, machine, model)
     return predictor.predict_vector(target_named(target), vector, traffic, coverage, strict=strict, explain=explain)

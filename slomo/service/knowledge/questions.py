@@ -127,8 +127,7 @@ class ServiceAnswers:
             yield functools.partial(_ask_once, self.library, name)
 
     def _machine(self, name: str | None) -> "_Machine":
-        if name is None and len(self.library.machines) == 1:
-            name = self.library.machines[0]
+        name = self.library.name_of(name)
         if name not in self._machines:
             if name is not None and name not in self.library.machines:
                 return _Machine(self.library, name)  # without models; not cached, since callers choose the name
