@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove", "taint")
 _FROM_FILES = ("add", "update", "preempt")
 _ON_ALL = ("at-risk", "reoptimise")
+#: Methods of `Lifecycle` that have longer names than their action.
+_METHODS = {"add": "add_server", "remove": "remove_server"}
 
 
 @click.command("change")
@@ -117,29 +119,21 @@ def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any])
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.problem.documents import read_cluster, read_requests
 
-    life, how = placer.lifecycle, {"what_if": flags["what_if"]}
-    if action == "drain":
-        return [life.drain(subject, max_moves=flags["max_moves"], **how)]
-    if action == "taint":
-        return [life.taint(subject, flags["taints"], **how)]
-    if action == "fail" and "=" in subject:
-        label, _, value = subject.partition("=")
-        return [life.fail_domain(label, value, **how)]
-    if action in ("fail", "cordon", "uncordon"):
-        return [getattr(life, action)(subject, **how)]
-    if action == "remove":
-        return [life.remove_server(subject, **how)]
-    if action == "add":
-        return [life.add_server(server, **how) for server in read_cluster(subject).servers]
-    if action == "update":
-        return [life.update(request, surge=not flags["no_surge"], **how) for request in read_requests(subject)]
-    if action == "preempt":
-        return [life.preempt(request, **how) for request in read_requests(subject)]
-    if action == "use":
-        return [life.use(load_library(subject), **how)]
+    life = placer.lifecycle
+    if action == "at-risk":
+        return [ClusterChange("at risk", True, at_risk=life.at_risk())]
     if action == "reoptimise":
         return [_reoptimised(placer, read_requests(subject) if subject else (), flags)]
-    return [ClusterChange("at risk", True, at_risk=life.at_risk())]
+    if action == "fail" and "=" in subject:
+        label, _, value = subject.partition("=")
+        return [life.fail_domain(label, value, what_if=flags["what_if"])]
+    subjects: Sequence[Any] = (subject,)
+    if action in _FROM_FILES:
+        subjects = read_cluster(subject).servers if action == "add" else read_requests(subject)
+    elif action == "use":
+        subjects = (load_library(subject),)
+    options = {name: flags[name] for name in ("what_if", "max_moves", "taints")} | {"surge": not flags["no_surge"]}
+    return [life.act(_METHODS.get(action, action), each, **options) for each in subjects]
 
 
 def _reoptimised(placer: "Placer", arriving: "Sequence[Request]", flags: dict[str, Any]) -> "ClusterChange":

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from slomo.placement.online.settings import PlacerSettings
 
 
+#: Options of changes, beside `what_if`.
+_OPTIONS = {"drain": ("max_moves",), "taint": ("taints",), "update": ("surge",)}
+
+
 class Holder(Protocol):
     """The object whose cluster is changed: a placer."""
 
@@ -71,6 +75,12 @@ class Lifecycle:
                 if what_if or not change.done:
                     trial.undo()
             return change
+
+    def act(self, action: str, subject: Any, *, what_if: bool = False, **options: Any) -> ClusterChange:
+        """Make the change of this name, a method of this class; of `options`, those that it takes."""
+        taken = {name: options[name] for name in _OPTIONS.get(action, ()) if name in options}
+        change: ClusterChange = getattr(self, action)(subject, what_if=what_if, **taken)
+        return change
 
     def add_server(self, server: Server, *, what_if: bool = False) -> ClusterChange:
         """Add a server to the cluster.

@@ -45,15 +45,9 @@ def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
     needed, other = ("server", "request") if body.action in _ON_SERVERS else ("request", "server")
     if getattr(body, needed) is None or getattr(body, other) is not None:
         raise InvalidValueError(f"'{body.action}' takes a {needed}, and no {other}", hint=f"name the {needed}")
-    how: dict[str, Any] = {"what_if": body.what_if}
-    if body.action == "drain":
-        how["max_moves"] = body.max_moves
-    if body.action == "taint":
-        how["taints"] = tuple(body.taints)
-    if body.action == "update":
-        how["surge"] = body.surge
     subject: Any = body.server if body.request is None else as_request(body.request)
-    return lambda life: getattr(life, body.action)(subject, **how)
+    options: dict[str, Any] = {name: getattr(body, name) for name in ("what_if", "max_moves", "taints", "surge")}
+    return lambda life: life.act(body.action, subject, **options)
 
 
 async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
