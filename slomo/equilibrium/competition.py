@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from slomo.compose.composition import compose_arrays, plain_limits
 from slomo.equilibrium.lanes import compose_one, loop_for
-from slomo.equilibrium.rounds import Rest
-from slomo.equilibrium.settling import ServerGroup, distinct_mixes, one_set_of_pressures, settled
+from slomo.equilibrium.rounds import IterationState
+from slomo.equilibrium.settling import ServerGroup, distinct_mixes, one_set_of_pressures, run_rounds
 from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pressure_basis
@@ -154,9 +154,9 @@ def _compiled(
     if limits is None or (compose := loop_for(0, compose_one)) is None:
         return None
     table, reading = _tables_of(competitors, names, capacities)
-    rest = _at_rest(table, np.arange(len(competitors))[np.newaxis], table.rows[np.newaxis, :, : table.pressures])
+    state = _iterated(table, np.arange(len(competitors))[np.newaxis], table.rows[np.newaxis, :, : table.pressures])
     vectors, composed = np.empty((len(competitors), width)), np.empty(width)
-    compose(table.rows, reading, rest.pressure[0], limits, vectors, composed)
+    compose(table.rows, reading, state.pressure[0], limits, vectors, composed)
     return composed.tolist(), vectors
 
 
@@ -233,7 +233,7 @@ def _at_equilibrium(
         everybody, begin = np.arange(len(models))[np.newaxis], start[np.newaxis]
     else:
         everybody, begin = members, np.where((members >= 0)[:, :, None], start[members], 0.0)
-    rest = _at_rest(table, everybody, begin)
+    state = _iterated(table, everybody, begin)
     low, high, weight = reading[:, 0], reading[:, 1], reading[:, 2:]
 
     def under(pressure: Floats, who: NDArray[np.int64] | None) -> Floats:
@@ -243,25 +243,25 @@ def _at_equilibrium(
         return answers[:, :, : len(names)]
 
     if members is None:
-        return under(rest.pressure, None)  # index None adds the axis of mixes
+        return under(state.pressure, None)  # index None adds the axis of mixes
     vectors = np.zeros((*members.shape, len(names)))
     for begin_at in range(0, len(members) if names else 0, _CHUNK_MIXES):
         part = slice(begin_at, begin_at + _CHUNK_MIXES)
         who = members[part]
-        vectors[part] = np.where((who >= 0)[:, :, None], under(rest.pressure[part], who), 0.0)
+        vectors[part] = np.where((who >= 0)[:, :, None], under(state.pressure[part], who), 0.0)
     return vectors
 
 
-def _at_rest(table: Tables, members: NDArray[np.int64], begin: Floats) -> Rest:
+def _iterated(table: Tables, members: NDArray[np.int64], begin: Floats) -> IterationState:
     """Run a fixed number of rounds (:data:`ROUNDS`) on a socket without capacity limits.
 
     Capacities are not limited, since V is measured without the target.
     """
-    rest = Rest.beginning(begin)
+    state = IterationState.beginning(begin)
     if table.pressures:
         group = ServerGroup(members, None, np.zeros(len(members)))
-        settled(table, _unlimited(table.pressures), group, rest, -1.0, ((0.5, ROUNDS),))
-    return rest
+        run_rounds(table, _unlimited(table.pressures), group, state, -1.0, ((0.5, ROUNDS),))
+    return state
 
 
 def _tables_of(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.lanes import code_for, judge_one
-from slomo.equilibrium.rounds import Rest, in_order, waited
+from slomo.equilibrium.rounds import IterationState, in_order, waited
 from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
 from slomo.equilibrium.settling import ResponseTable, response_table, socket_numbers
 from slomo.models.applicability import VERDICTS, Verdict
@@ -53,9 +53,9 @@ class VerdictInputs(NamedTuple):
     may_move_more: bool = False
 
 
-def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints) -> Floats:
+def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], solved: FixedPoints) -> Floats:
     """Return how much data of each kind in :data:`MOVED` every NF moves; unknown amounts are 0."""
-    return moved_in(_NAMES, joint_vectors(models, members, at_rest, _NAMES))
+    return moved_in(_NAMES, joint_vectors(models, members, solved, _NAMES))
 
 
 def moved_beside(each: Floats, place: int) -> Floats:
@@ -68,7 +68,7 @@ def moved_beside(each: Floats, place: int) -> Floats:
     return total
 
 
-def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints) -> Floats:
+def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], solved: FixedPoints) -> Floats:
     """Return the used share of each server's memory bandwidth, shape ``(servers,)``.
 
     The pressure on an NF is the traffic of the others, so the sum of all pressures counts each NF once per neighbour.
@@ -77,7 +77,7 @@ def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], at_res
     socket = response_table(tuple(models)).socket
     if socket.channel is None:
         return np.zeros(len(members))
-    moved = (at_rest.pressure - waited(socket, at_rest.waiting))[:, :, [socket.channel]] * (members >= 0)[:, :, None]
+    moved = (solved.pressure - waited(socket, solved.waiting))[:, :, [socket.channel]] * (members >= 0)[:, :, None]
     beside = in_order(np.sort(moved, axis=1))[:, 0, 0]
     neighbours = np.maximum((np.asarray(members) >= 0).sum(axis=1) - 1, 1)
     load: Floats = beside / neighbours / socket.caps[socket.channel]
@@ -96,7 +96,7 @@ def division(models: Sequence[NFModel]) -> str:
 
 def judged(
     response: ServerResponse,
-    felt: Floats,
+    pressure: Floats,
     inputs: VerdictInputs,
     moved: Sequence[float],
     held_out: VerdictErrors[float] | None,
@@ -104,14 +104,14 @@ def judged(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict on the prediction of one NF beside neighbours, with its reasons.
 
-    `response`: response of the NF. `felt`, shape (pressures,): pressure on the NF. `moved`: data moved by its
+    `response`: response of the NF. `pressure`, shape (pressures,): pressure on the NF. `moved`: data moved by its
     neighbours together, by :data:`MOVED`; empty if this cannot exceed the measured amounts. `held_out`: held-out errors
     that count; None if there are none. `models`: models of all NFs of the server.
     """
     verdict = Verdict.SUPPORTED
     reasons: tuple[str, ...] = ()
     if not inputs.covered:
-        verdicts, why = response.applicability.check(felt[np.newaxis])
+        verdicts, why = response.applicability.check(pressure[np.newaxis])
         verdict, reasons = verdicts[0], why[0]
     more = response.most_moved.exceeded(moved) if moved else ()
     if why_not := caution(response.calibration, held_out):
@@ -126,7 +126,7 @@ def judged(
 
 
 def verdict_inputs(
-    nfs: ResponseTable, members: NDArray[np.integer], at_rest: FixedPoints | Rest, row: int, place: int
+    nfs: ResponseTable, members: NDArray[np.integer], solved: FixedPoints | IterationState, row: int, place: int
 ) -> VerdictInputs:
     """Return what the verdict on the NF at `place` of the server `row` reads; empty places come last.
 
@@ -135,30 +135,30 @@ def verdict_inputs(
     response = nfs.responses[members[row, place]]
     covered, local = response.applicability, response.calibration.local
     if code := code_for(_VERDICT):
-        server = members, at_rest.pressure, at_rest.waiting, socket_numbers(nfs.socket), nfs.moves
+        server = members, solved.pressure, solved.waiting, socket_numbers(nfs.socket), nfs.moves
         inside, mean, largest, channel, more = code[0](row, place, *server, covered.inside, local.row, NEAREST)
         return VerdictInputs(inside, (mean, largest) if local.suffice else None, channel, more)
-    felt, own, others = at_rest.pressure[row, place], members[row, place], np.delete(members[row], place)
-    mean, largest = map(float, local.near(felt) if local.suffice else (0.0, 0.0))
-    here = FixedPoints(at_rest.pressure[[row]], np.ones(1), at_rest.waiting[[row]])
+    pressure, own, others = solved.pressure[row, place], members[row, place], np.delete(members[row], place)
+    mean, largest = map(float, local.near(pressure) if local.suffice else (0.0, 0.0))
+    here = FixedPoints(solved.pressure[[row]], np.ones(1), solved.waiting[[row]])
     more = (nfs.moves[0, others[others >= 0]].sum(axis=0) > nfs.moves[1, own]).any()
     channel = channel_load(nfs.models, members[[row]], here)[0]
     near = (mean, largest) if local.suffice else None
-    return VerdictInputs(covered.covers(felt.tolist()), near, float(channel), bool(more))
+    return VerdictInputs(covered.covers(pressure.tolist()), near, float(channel), bool(more))
 
 
 def held_out_errors(
-    calibration: ConformalCalibration, near: tuple[float, float] | None, kept: float, kind: int, width: float
+    calibration: ConformalCalibration, near: tuple[float, float] | None, share: float, kind: int, width: float
 ) -> VerdictErrors[float] | None:
     """Return the held-out errors that decide the verdict on one prediction; None if none are known.
 
-    `kept`: share of solo throughput that the NF keeps if saturated. `kind`: kind of its neighbourhood. `width`: width
+    `share`: share of solo throughput that the NF keeps if saturated. `kind`: kind of its neighbourhood. `width`: width
     of its interval at :data:`COVERAGE`, as a share of solo throughput.
     """
     if not calibration.count:
         return None
     if near is None:
-        return VerdictErrors(calibration.usual_error(max(1.0 - kept, 0.0), kind))
+        return VerdictErrors(calibration.usual_error(max(1.0 - share, 0.0), kind))
     return VerdictErrors(*near, width / 2.0)
 
 
@@ -199,7 +199,7 @@ def _of_models(models: tuple[NFModel, ...], coverage: float) -> _OfModels:
 
 
 def codes_of_first(
-    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
+    models: Sequence[NFModel], members: NDArray[np.integer], solved: Joint, coverage: float
 ) -> NDArray[np.int8]:
     """Return the verdict on the first NF of every server, as an index into `VERDICTS`.
 
@@ -214,13 +214,13 @@ def codes_of_first(
         if response is None:
             continue
         rows = np.flatnonzero((firsts == number) & company)
-        pressure = at_rest.pressure[rows, 0]
+        pressure = solved.pressure[rows, 0]
         codes[rows] = response.applicability.codes(pressure)
         if caution(response.calibration):
             codes[rows] = np.maximum(codes[rows], VERDICTS.index(Verdict.EXTRAPOLATED))
         elif response.calibration.count:
-            mpps, solo_mpps = at_rest.throughput_mpps[rows, 0], models[number].solo_mpps
-            calibration, low, high = response.calibration, at_rest.low_mpps[rows, 0], at_rest.high_mpps[rows, 0]
+            mpps, solo_mpps = solved.throughput_mpps[rows, 0], models[number].solo_mpps
+            calibration, low, high = response.calibration, solved.low_mpps[rows, 0], solved.high_mpps[rows, 0]
             if not calibration.local.suffice:
                 loss = np.maximum(1.0 - mpps / solo_mpps, 0.0)
                 held_out = VerdictErrors(calibration.usual_errors(loss, kinds[rows]))
@@ -232,10 +232,10 @@ def codes_of_first(
             codes[rows] = np.maximum(codes[rows], held_out.too_large(calibration))
     doubtful = np.flatnonzero(company & (known.own_most[others].sum(axis=1) > known.limits[firsts]).any(axis=1))
     if len(doubtful):
-        there = FixedPoints(at_rest.pressure[doubtful], at_rest.load[doubtful], at_rest.waiting[doubtful])
+        there = FixedPoints(solved.pressure[doubtful], solved.load[doubtful], solved.waiting[doubtful])
         moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
         codes[doubtful] = np.maximum(codes[doubtful], (moved > known.limits[firsts[doubtful]]).any(axis=1))
-    full = company & (channel_load(models, members, at_rest) > FULL)
+    full = company & (channel_load(models, members, solved) > FULL)
     codes[full] = np.maximum(codes[full], np.where(known.waits[firsts[full]], 1, 2))
     company |= known.carried[firsts]
     codes[company & known.doubted[firsts]] = VERDICTS.index(Verdict.UNKNOWN)
@@ -243,7 +243,7 @@ def codes_of_first(
 
 
 def reasons_of_first(
-    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: Joint, coverage: float
+    models: Sequence[NFModel], members: NDArray[np.integer], solved: Joint, coverage: float
 ) -> list[tuple[str, ...]]:
     """Return the reasons for the verdict on the first NF of every server.
 
@@ -251,20 +251,20 @@ def reasons_of_first(
     """
     if not len(members):
         return []
-    moved = moved_beside(moved_by_each(models, members, at_rest), 0).tolist()
+    moved = moved_beside(moved_by_each(models, members, solved), 0).tolist()
     nfs, kinds = response_table(tuple(models)), beside(members[:, 1:]).tolist()
-    possible = at_rest.throughput_mpps[:, 0].tolist()
+    possible = solved.throughput_mpps[:, 0].tolist()
     reasons: list[tuple[str, ...]] = []
     for row, number in enumerate(members[:, 0].tolist()):
         model, why = models[number], tuple[str, ...]()
         assert model.response is not None
         if members[row, 1:].max(initial=-1) >= 0:
             tenants = [models[each] for each in members[row].tolist() if each >= 0]
-            inputs, calibration = verdict_inputs(nfs, members, at_rest, row, 0), model.response.calibration
+            inputs, calibration = verdict_inputs(nfs, members, solved, row, 0), model.response.calibration
             low, high = calibration.one_interval_mpps(possible[row], model.solo_mpps, COVERAGE, kinds[row])
-            kept, width = possible[row] / model.solo_mpps, (high - low) / model.solo_mpps
-            held_out = held_out_errors(calibration, inputs.near, kept, kinds[row], width)
-            _, why = judged(model.response, at_rest.pressure[row, 0], inputs, moved[row], held_out, tenants)
+            share, width = possible[row] / model.solo_mpps, (high - low) / model.solo_mpps
+            held_out = held_out_errors(calibration, inputs.near, share, kinds[row], width)
+            _, why = judged(model.response, solved.pressure[row, 0], inputs, moved[row], held_out, tenants)
         doubt = doubted(model, coverage)
         reasons.append(why if doubt is None else (doubt, *why))
     return reasons

@@ -95,19 +95,19 @@ def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., An
     return code
 
 
-def inputs_of_one(units, members, pressure, felt, share, scaled):  # type: ignore[no-untyped-def]
+def inputs_of_one(units, members, pressure, previous, share, scaled):  # type: ignore[no-untyped-def]
     """Compute the inputs of the throughput models of one server's NFs, without the final logarithm.
 
-    `units` are rows of `MonotoneSensitivity`. `pressure` (present) and `felt` (previous) have shape (NFs, pressures).
-    Return whether any pressure changed by more than `share` of itself; `felt` is then set to `pressure`.
+    `units` are rows of `MonotoneSensitivity`. `pressure` and `previous` have shape (NFs, pressures).
+    Return whether any pressure changed by more than `share` of itself; `previous` is then set to `pressure`.
     """
     features, moved = scaled.shape[1], False
     for i in range(pressure.shape[0]):
         who = members[0, i]
         for k in range(pressure.shape[1]):
-            if abs(pressure[i, k] - felt[i, k]) > share * max(felt[i, k], TINY):
+            if abs(pressure[i, k] - previous[i, k]) > share * max(previous[i, k], TINY):
                 moved = True
-            felt[i, k] = pressure[i, k]
+            previous[i, k] = pressure[i, k]
         for f in range(features):
             value = pressure[i, f] if f < pressure.shape[1] else pressure.shape[0] - 1.0
             low, high, typical = units[who, f], units[who, features + f], units[who, 2 * features + f]
@@ -165,8 +165,8 @@ def judge_one(  # type: ignore[no-untyped-def] # noqa: C901
     farthest squared distance. `errors`, shape (1 + pressures, 1 + mixes), has the mixes' errors, then their pressures
     in units of the span, which is its first column. `nearest`: number of mixes whose errors count, at least 1.
     """
-    felt, channel, neighbours = pressure[row, place], int(socket[4]), 0
-    pressures, mixes = len(felt), errors.shape[1] - 1
+    here, channel, neighbours = pressure[row, place], int(socket[4]), 0
+    pressures, mixes = len(here), errors.shape[1] - 1
     together, others = np.zeros(members.shape[1]), np.zeros(moves.shape[2])
     for i in range(members.shape[1]):
         who = members[row, i]
@@ -191,14 +191,14 @@ def judge_one(  # type: ignore[no-untyped-def] # noqa: C901
         more = more or others[kind] > moves[1, members[row, place], kind]
     covered, squared = True, 0.0
     for k in range(pressures):
-        covered = covered and inside[0, k] <= felt[k] <= inside[1, k]
+        covered = covered and inside[0, k] <= here[k] <= inside[1, k]
         for m in range(pressures):
-            squared += (felt[k] - inside[2, k]) * inside[3 + k, m] * (felt[m] - inside[2, m])
+            squared += (here[k] - inside[2, k]) * inside[3 + k, m] * (here[m] - inside[2, m])
     covered = covered and squared <= inside[0, pressures]
     distances, least = np.zeros(mixes), np.full(nearest, np.inf)
     for n in range(mixes):
         for k in range(pressures):
-            away = errors[1 + k, 1 + n] - felt[k] / errors[1 + k, 0]
+            away = errors[1 + k, 1 + n] - here[k] / errors[1 + k, 0]
             distances[n] += away * away
         value, at = distances[n], nearest - 1
         if value < least[at]:
@@ -228,8 +228,8 @@ def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ig
     basis = np.ones(reading.shape[1] - 2)
     for i in range(count):
         for k in range(pressures):
-            kept = min(max(pressure[i, k], 0.0), rows[i, 2 * pressures + k])
-            basis[1 + k] = kept / (kept + rows[i, pressures + k])
+            clamped = min(max(pressure[i, k], 0.0), rows[i, 2 * pressures + k])
+            basis[1 + k] = clamped / (clamped + rows[i, pressures + k])
         term = 1 + pressures
         for k in range(pressures):
             for m in range(k + 1):
@@ -324,7 +324,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     least_age, most_age, older = ages[0], ages[1], ages[2]
     holding = np.zeros((by_age * places, terms, lanes))
     holds, asked = np.zeros((by_age * places, lanes)), np.zeros((by_age * places, lanes))
-    aged, age_us, held_sum, slope, kept_one = (
+    aged, age_us, held_sum, slope, held_one = (
         np.zeros(lanes),
         np.ones(lanes),
         np.zeros(lanes),
@@ -463,8 +463,8 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                             for lane in range(active):
                                 part[lane] += added[lane]
                         for lane in range(active):
-                            kept = min(max(part[lane], 0.0), most[lane])
-                            part[lane] = kept / (kept + half[lane])
+                            clamped = min(max(part[lane], 0.0), most[lane])
+                            part[lane] = clamped / (clamped + half[lane])
                     term = 1 + pressures
                     for k in range(pressures):
                         for m in range(k + 1):
@@ -544,16 +544,16 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                 if by_age:
                     one = holds[i]
                     for lane in range(active):
-                        one[lane], kept_one[lane] = holding[i, 0, lane], 0.0
+                        one[lane], held_one[lane] = holding[i, 0, lane], 0.0
                     for t in range(1, terms):
                         factor, packets = holding[i, t], ages[2 + t]
                         for lane in range(active):
-                            kept = age_us[lane] * served[lane] / (age_us[lane] * served[lane] + packets)
-                            one[lane] += kept * factor[lane]
-                            kept_one[lane] += kept * (1.0 - kept) * factor[lane]
+                            held_share = age_us[lane] * served[lane] / (age_us[lane] * served[lane] + packets)
+                            one[lane] += held_share * factor[lane]
+                            held_one[lane] += held_share * (1.0 - held_share) * factor[lane]
                     for lane in range(active):
                         held_sum[lane] = one[lane] if i == 0 else held_sum[lane] + one[lane]
-                        slope[lane] = kept_one[lane] if i == 0 else slope[lane] + kept_one[lane]
+                        slope[lane] = held_one[lane] if i == 0 else slope[lane] + held_one[lane]
                         wanted[lane] = asked[i, lane] if i == 0 else wanted[lane] + asked[i, lane]
             if by_age:
                 for i in range(count):
@@ -628,8 +628,8 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                             vectors[1, server, i, k] += caps[channel] * (wait[lane] - 1.0)
                 for i in range(count):
                     for k in range(pressures):
-                        kept = min(max(vectors[1, server, i, k], 0.0), limit[0, i, k, lane])
-                        basis[1 + k, lane] = kept / (kept + scale[0, i, k, lane])
+                        clamped = min(max(vectors[1, server, i, k], 0.0), limit[0, i, k, lane])
+                        basis[1 + k, lane] = clamped / (clamped + scale[0, i, k, lane])
                     term, fast = 1 + pressures, weight[0, i, 0, pressures, lane]
                     for k in range(pressures):
                         fast += basis[1 + k, lane] * weight[0, i, 1 + k, pressures, lane]

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from slomo.equilibrium.judgement import VerdictInputs, moved_by_each, verdict_inputs
-from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, IterationState
 from slomo.equilibrium.server import FixedPoints, joint_vectors
 from slomo.equilibrium.settling import response_table
 from slomo.models.base import Floats
@@ -45,30 +45,30 @@ class OneServer:
         if self.offered.count(None) < len(order):
             loads = np.array([[np.inf if load is None else load for load in self.offered]])
         self._group = self._nfs.group(np.array([numbers]), loads)
-        self.rest: Rest = self._nfs.settle(self._group)
-        self.pressure = self.rest.pressure
+        self.state: IterationState = self._nfs.settle(self._group)
+        self.pressure = self.state.pressure
         #: Whether the rounds converged.
-        self.converged = bool(self.rest.status[0, 0] > 0.0)
+        self.converged = bool(self.state.status[0, 0] > 0.0)
         self._mpps: list[float] | None = None
         self._ends: dict[tuple[int, float], tuple[float, float]] = {}
 
-    def felt(self, place: int) -> Floats:
+    def pressure_on(self, place: int) -> Floats:
         """Return the pressure that the other NFs put on one NF, shape ``(pressures,)``."""
         pressure: Floats = self.pressure[0, place]
         return pressure
 
     def verdict_inputs(self, place: int) -> VerdictInputs:
         """Return what the verdict on an NF reads of its neighbours."""
-        return verdict_inputs(self._nfs, self._group.members, self.rest, 0, place)
+        return verdict_inputs(self._nfs, self._group.members, self.state, 0, place)
 
     def possible_mpps(self, place: int) -> float:
         """Return the throughput that an NF would reach if it were saturated [Mpps]."""
         if len(self.models) == 1:
             return self.models[0].solo_mpps
         if self._mpps is None:
-            if np.isnan(self.rest.mpps[0, 0]):  # the rounds did not compute it
-                self._group.read(self._nfs.responses, self.rest)
-            self._mpps = self.rest.mpps[0].tolist()
+            if np.isnan(self.state.mpps[0, 0]):  # the rounds did not compute it
+                self._group.read(self._nfs.responses, self.state)
+            self._mpps = self.state.mpps[0].tolist()
         return self._mpps[place]
 
     def load_of(self, place: int) -> float:
@@ -109,7 +109,7 @@ class OneServer:
     def fixed_point(self) -> FixedPoints:
         """State of the server after the iteration, in canonical order."""
         load = np.array([[self.load_of(place) for place in range(len(self.models))]])
-        return FixedPoints(self.pressure, load, self.rest.waiting)
+        return FixedPoints(self.pressure, load, self.state.waiting)
 
     @cached_property
     def vectors(self) -> tuple[tuple[str, ...], Floats]:

@@ -104,7 +104,7 @@ class Servers:
 
 
 @dataclass(frozen=True, eq=False)
-class Rest:
+class IterationState:
     """State of the iteration: counters, pressures, throughputs, and whether it has converged."""
 
     #: Each NF's vector, and the pressure of the others on it, shape (2, servers, places, pressures).
@@ -126,7 +126,7 @@ class Rest:
     mpps: Floats
 
     @classmethod
-    def beginning(cls, begin: Floats, pace: Floats | None = None) -> "Rest":
+    def beginning(cls, begin: Floats, pace: Floats | None = None) -> "IterationState":
         """Return the state of the iteration before its first round.
 
         `begin` has shape (servers, places, pressures).
@@ -138,15 +138,15 @@ class Rest:
         status, ones, burden, waiting, age, speed, mpps = parts
         return cls(vectors, status, ones if pace is None else pace, burden, waiting, age, speed, mpps)
 
-    def rows(self, rows: NDArray[np.int64] | slice) -> "Rest":
+    def rows(self, rows: NDArray[np.int64] | slice) -> "IterationState":
         """Return the results of the given servers."""
-        return Rest(self.vectors[:, rows], *(getattr(self, name)[rows] for name in _PER_SERVER))
+        return IterationState(self.vectors[:, rows], *(getattr(self, name)[rows] for name in _PER_SERVER))
 
     def restart(self, pace: Floats) -> None:
         """Reset convergence and throughputs, and continue from the present counters with another `pace`."""
         self.pace[:], self.status[:], self.mpps[:] = pace, _UNTOUCHED, np.nan
 
-    def put(self, rows: NDArray[np.int64], part: "Rest") -> None:
+    def put(self, rows: NDArray[np.int64], part: "IterationState") -> None:
         """Write `part`, the state of some servers, into the rows `rows`, one row per server."""
         self.vectors[:, rows] = part.vectors
         for name in _PER_SERVER:
@@ -195,7 +195,7 @@ class Rest:
 
 @lru_cache(maxsize=256)
 def _before(places: int) -> tuple[Floats, ...]:
-    """Return one server's arrays of :class:`Rest` before the first round, in order, without its vectors."""
+    """Return one server's arrays of :class:`IterationState` before the first round, in order, without its vectors."""
     speed, mpps = np.zeros((1, places)), np.full((1, places), np.nan)
     ones, waiting = np.ones((1, places)), np.ones(1)
     return _UNTOUCHED[np.newaxis], ones, ones, waiting, FIRST_AGE * waiting, speed, mpps
@@ -269,36 +269,41 @@ def in_order(values: Floats) -> Floats:
     return total
 
 
-def come_to_rest(
-    servers: Servers, tries: Sequence[tuple[float, int]], rest: Rest | None = None, tolerance: float = TOLERANCE
-) -> Rest:
+def iterate(
+    servers: Servers,
+    tries: Sequence[tuple[float, int]],
+    state: IterationState | None = None,
+    tolerance: float = TOLERANCE,
+) -> IterationState:
     """Iterate until all servers converge, with stronger damping at each try.
 
     Each try has a damping factor and a limit of rounds, and continues with the servers that have not converged. The
-    rounds start from `rest`, by default from solo vectors, and write their results to `rest`.
+    rounds start from `state`, by default from solo vectors, and write their results to `state`.
     """
     count, places, _ = servers.start.shape
-    rest = Rest.beginning(servers.start, servers.pace) if rest is None else rest
-    within_capacities(servers, rest.vector)
+    state = IterationState.beginning(servers.start, servers.pace) if state is None else state
+    within_capacities(servers, state.vector)
     active = np.arange(count)
     if not places or not count:
-        rest.status[:, 0] = 1.0
-        return rest
+        state.status[:, 0] = 1.0
+        return state
     for damping, rounds in tries:
-        active = _tried(servers, rest, active, (damping, rounds, tolerance))
+        active = _iterate_damped(servers, state, active, (damping, rounds, tolerance))
         if not len(active):
             break
-    rest.pressure[:] = np.maximum(in_order(rest.vector) - rest.vector, 0.0) + waited(servers.socket, rest.waiting)
-    rest.speed[:] = _under(servers, rest.pressure)[:, :, rest.pressure.shape[2]]
-    return rest
+    state.pressure[:] = np.maximum(in_order(state.vector) - state.vector, 0.0) + waited(servers.socket, state.waiting)
+    state.speed[:] = _under(servers, state.pressure)[:, :, state.pressure.shape[2]]
+    return state
 
 
-def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[float, int, float]) -> NDArray[np.int64]:
+def _iterate_damped(
+    servers: Servers, state: IterationState, active: NDArray[np.int64], how: tuple[float, int, float]
+) -> NDArray[np.int64]:
     """Iterate with one damping factor, and return the servers that did not converge."""
     damping, rounds, tolerance = how
     part = servers if len(active) == len(servers.start) else servers.only(active)
-    vector, step, waiting, age = rest.vector[active], rest.step[active], rest.waiting[active], rest.age[active]
-    still, before = np.ones(len(active), dtype=bool), rest.rounds[active]
+    vector, step, waiting, age = state.vector[active], state.step[active], state.waiting[active], state.age[active]
+    still, before = np.ones(len(active), dtype=bool), state.rounds[active]
     for number in range(1, rounds + 1):
         answered, older, read_back = answer(part, vector, waiting, age)
         following = vector + damping * (answered - vector)
@@ -310,9 +315,9 @@ def _tried(servers: Servers, rest: Rest, active: NDArray[np.int64], how: tuple[f
             for leaving, converged in ((done, True), (still & ~done, False)) if last else ((done, True),):
                 at = active[leaving]
                 ratio = np.minimum(moved[leaving] / np.maximum(step[leaving], TINY), 1e9)
-                rest.vector[at], rest.waiting[at], rest.age[at] = following[leaving], longer[leaving], older[leaving]
-                rest.status[at, 0] = converged
-                rest.status[at, 1:] = np.column_stack([before[leaving] + number, ratio, moved[leaving]])
+                state.vector[at], state.waiting[at], state.age[at] = following[leaving], longer[leaving], older[leaving]
+                state.status[at, 0] = converged
+                state.status[at, 1:] = np.column_stack([before[leaving] + number, ratio, moved[leaving]])
             still = still & ~done
             if last or not still.any():
                 break
@@ -406,11 +411,11 @@ def _by_age(servers: Servers, moved: Floats, served_mpps: Floats, age: Floats) -
     held, column = servers.socket.held, moved.shape[2] + 1
     assert held is not None
     weight, packets = servers.weight[:, :, :, column], (age[:, None] * served_mpps)[:, :, None]
-    kept = packets / (packets + packets_of_age(weight.shape[2]))
+    held_share = packets / (packets + packets_of_age(weight.shape[2]))
     parts = np.zeros((*weight.shape, 2))
     parts[:, :, 0, 0] = weight[:, :, 0]
-    parts[:, :, 1:, 0] = kept * weight[:, :, 1:]
-    parts[:, :, 1:, 1] = kept * (1.0 - kept) * weight[:, :, 1:]
+    parts[:, :, 1:, 0] = held_share * weight[:, :, 1:]
+    parts[:, :, 1:, 1] = held_share * (1.0 - held_share) * weight[:, :, 1:]
     holds = np.add.reduce(parts, axis=2)
     (total, slope), whole = in_order(holds)[:, 0].T, in_order(moved[:, :, [held]])[:, 0, 0]
     room = np.minimum(np.maximum(whole, servers.least[:, 0, held]), servers.socket.caps[held])

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.saturation import saturate
-from slomo.equilibrium.rounds import LEAST_LOAD, TINY, Rest, busy_part, load_of, served_part, waited
+from slomo.equilibrium.rounds import LEAST_LOAD, TINY, IterationState, busy_part, load_of, served_part, waited
 from slomo.equilibrium.settling import ResponseTable, distinct_mixes, response_table
 from slomo.equilibrium.tables import Tables, flows_and_polled, reader, vector_tables
 from slomo.errors import InvalidValueError
@@ -81,7 +81,7 @@ class _Part:
     members: NDArray[np.int64]
     offered: Floats
     read: NDArray[np.bool_]
-    rest: Rest
+    state: IterationState
 
 
 def solve_joint(
@@ -133,11 +133,11 @@ def solve_joint(
         mixes, loads, back = members[rows], offered[rows], None
         if is_saturated := not np.isfinite(loads).any():  # each distinct server once
             mixes, back = distinct_mixes(mixes, len(models))
-        rest = nfs.settle(nfs.group(mixes, None if is_saturated else loads))
-        rest = rest if back is None else rest.rows(back)
+        state = nfs.settle(nfs.group(mixes, None if is_saturated else loads))
+        state = state if back is None else state.rows(back)
         for begin in range(0, max(len(rows), 1), _CHUNK):
             part = rows[begin : begin + _CHUNK]
-            here = _Part(members[part], offered[part], read[part], rest.rows(slice(begin, begin + _CHUNK)))
+            here = _Part(members[part], offered[part], read[part], state.rows(slice(begin, begin + _CHUNK)))
             parts.append((part, _read(nfs, here, coverage, window_s)))
     return placed_back(_joined(parts), order)
 
@@ -193,7 +193,7 @@ def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offer
 
 
 def joint_vectors(
-    models: Sequence[NFModel], members: NDArray[np.integer], at_rest: FixedPoints, names: tuple[str, ...]
+    models: Sequence[NFModel], members: NDArray[np.integer], solved: FixedPoints, names: tuple[str, ...]
 ) -> Floats:
     """Return the counters of every NF's core in the equilibrium, shape ``(servers, places, len(names))``.
 
@@ -207,14 +207,14 @@ def joint_vectors(
     responses = nfs.responses
     rates, polled = flows_and_polled(names)
     solo, weight, low, high = (part[who] for part in vector_tables(responses, names))
-    inner, load, present = nfs.table, at_rest.load[:, :, None], (who >= 0)[:, :, None]
+    inner, load, present = nfs.table, solved.load[:, :, None], (who >= 0)[:, :, None]
     here, count = present[:, :, 0], present.sum(axis=1, keepdims=True)
     neighbours = np.broadcast_to(count[:, :, 0] - 1.0, who.shape)[here]
     served = np.zeros((*who.shape, 1))
-    possible = reader(responses, who[here], neighbours)(at_rest.pressure[here])
-    served[here, 0] = np.multiply(at_rest.load[here], possible)
-    added = waited(nfs.socket, at_rest.waiting)
-    beside = np.maximum(at_rest.pressure - added, 0.0), added
+    possible = reader(responses, who[here], neighbours)(solved.pressure[here])
+    served[here, 0] = np.multiply(solved.load[here], possible)
+    added = waited(nfs.socket, solved.waiting)
+    beside = np.maximum(solved.pressure - added, 0.0), added
     moved = _under(nfs, who, beside, load, (weight, low, high))
     if inner.part_load is not None and (load[here] < 1.0).any():
         part = served_part(served, inner.high[who][..., [inner.pressures]])
@@ -275,13 +275,13 @@ def _under(
 
 def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | None) -> Joint:
     """Return every NF's throughput, computed by its network at the pressure of the equilibrium."""
-    members, rest, read, most, present = part.members, part.rest, part.read, part.offered, part.members >= 0
+    members, state, read, most, present = part.members, part.state, part.read, part.offered, part.members >= 0
     count = np.add.reduce(present, axis=1)
-    unread = read & np.isnan(rest.mpps)
+    unread = read & np.isnan(state.mpps)
     if unread.any():
         neighbours = np.broadcast_to(count[:, None] - 1.0, members.shape)[unread]
-        rest.mpps[unread] = reader(nfs.responses, members[unread], neighbours)(rest.pressure[unread])
-    mpps, alone = np.where(read, rest.mpps, 0.0), present & (count == 1)[:, None]
+        state.mpps[unread] = reader(nfs.responses, members[unread], neighbours)(state.pressure[unread])
+    mpps, alone = np.where(read, state.mpps, 0.0), present & (count == 1)[:, None]
     if alone.any():
         mpps[alone] = nfs.solo_mpps[members[alone]]
     low, high = np.zeros(members.shape), np.zeros(members.shape)
@@ -291,8 +291,10 @@ def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | No
         spread = _arrivals(nfs.responses, members, most, coverage, window_s)
         load, served = np.where(present, load_of(most, mpps), 0.0), np.minimum(mpps, most)
         low, high = np.maximum(np.minimum(low, most - spread), 0.0), np.minimum(high, most + spread)
-    pressure = rest.pressure * present[:, :, None]
-    return Joint(pressure, load, rest.waiting, served, low, high, rest.converged, rest.rounds, rest.ratio, rest.bound)
+    pressure = state.pressure * present[:, :, None]
+    return Joint(
+        pressure, load, state.waiting, served, low, high, state.converged, state.rounds, state.ratio, state.bound
+    )
 
 
 def _ends(

@@ -20,9 +20,9 @@ from slomo.equilibrium.rounds import (
     OLDER,
     TINY,
     TOLERANCE,
-    Rest,
-    come_to_rest,
+    IterationState,
     in_order,
+    iterate,
     laid_out,
     least_traffic,
     smooth_traffic,
@@ -85,17 +85,17 @@ class ServerGroup:
         """Return the group of the servers in `rows`."""
         return ServerGroup(self.members[rows], self.offered[rows] if self.is_reduced else None, self.full_kib[rows])
 
-    def read(self, responses: tuple[ServerResponse, ...], rest: Rest) -> None:
-        """Compute the throughput of every NF by its network at the pressures in `rest`."""
+    def read(self, responses: tuple[ServerResponse, ...], state: IterationState) -> None:
+        """Compute the throughput of every NF by its network at the pressures in `state`."""
         if self._read is None:
             count = np.add.reduce(self.members >= 0, axis=1)
             self._read = reader(responses, self.members[self._here], np.repeat(count - 1.0, count))
-        rest.mpps[self._here] = self._read(rest.pressure[self._here])
+        state.mpps[self._here] = self._read(state.pressure[self._here])
 
-    def pace(self, responses: tuple[ServerResponse, ...], rest: Rest) -> Floats:
+    def pace(self, responses: tuple[ServerResponse, ...], state: IterationState) -> Floats:
         """Return the networks' throughput divided by the smooth approximation, shape (servers, places)."""
-        self.read(responses, rest)
-        pace: Floats = rest.mpps / np.maximum(rest.speed, TINY)
+        self.read(responses, state)
+        pace: Floats = state.mpps / np.maximum(state.speed, TINY)
         return pace if isinstance(self._here, int) else np.where(self._here, pace, 1.0)
 
 
@@ -159,7 +159,7 @@ class ResponseTable:
         seen, most = [response.full_kib for response in self.responses], self._most_kib
         if len(members) < _FEW:  # several times as fast as arrays, with the same results
             every = [sorted(seen[nf] for nf in {*row} if nf >= 0) or [0.0] for row in members.tolist()]
-            medians = [(told[(len(told) - 1) // 2] + told[len(told) // 2]) / 2.0 for told in every]
+            medians = [(known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2.0 for known in every]
             return np.array([median if median <= most else 0.0 for median in medians])
         ordered = np.sort(members, axis=1)
         ordered[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = -1  # equal NFs count once
@@ -190,7 +190,7 @@ class ResponseTable:
         """
         return ServerGroup(members, offered, self.full_kib(members))
 
-    def settle(self, group: ServerGroup) -> Rest:
+    def settle(self, group: ServerGroup) -> IterationState:
         """Find the equilibria of a group of servers.
 
         The smooth speed used in the rounds has errors of some percent for large losses. It is corrected to the
@@ -198,50 +198,50 @@ class ResponseTable:
         3 %, the correction is repeated until both throughputs agree within 1 %; if they never do, the server counts as
         not converged.
         """
-        rest = Rest.beginning(self.begin.take(group.members, 0))
+        state = IterationState.beginning(self.begin.take(group.members, 0))
         code = code_for(_OF_ONE) if group.is_one and self._units is not None else None
         if code is not None:
-            if self._settle_one(code, group, rest) and rest.converged[0]:
-                self._agreed(group, rest, np.zeros(1, dtype=np.int64))
-            return self._on_loaded_channels(group, rest)
-        settled(self.table, self.socket, group, rest, _LOOSE * TOLERANCE)
-        felt = rest.pressure.copy()
-        rest.restart(group.pace(self.responses, rest))
-        settled(self.table, self.socket, group, rest, TOLERANCE)
-        moved = np.abs(rest.pressure - felt) > _MOVED * np.maximum(felt, TINY)
+            if self._settle_one(code, group, state) and state.converged[0]:
+                self._match_networks(group, state, np.zeros(1, dtype=np.int64))
+            return self._on_loaded_channels(group, state)
+        run_rounds(self.table, self.socket, group, state, _LOOSE * TOLERANCE)
+        previous = state.pressure.copy()
+        state.restart(group.pace(self.responses, state))
+        run_rounds(self.table, self.socket, group, state, TOLERANCE)
+        moved = np.abs(state.pressure - previous) > _MOVED * np.maximum(previous, TINY)
         if moved.any():
-            left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & rest.converged)
-            self._agreed(group, rest, left)
-        return self._on_loaded_channels(group, rest)
+            left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & state.converged)
+            self._match_networks(group, state, left)
+        return self._on_loaded_channels(group, state)
 
-    def _on_loaded_channels(self, group: ServerGroup, rest: Rest) -> Rest:
+    def _on_loaded_channels(self, group: ServerGroup, state: IterationState) -> IterationState:
         """Correct the memory traffic per packet on servers with a loaded memory channel.
 
         At least one NF's traffic must have been learned from mixes.
         """
         if self.socket.channel is None or not self.corrects_traffic or not group.members.size:
-            return rest
-        moved = in_order(rest.vector[:, :, [self.socket.channel]])[:, 0, 0]
-        loaded = np.flatnonzero(self.loads(moved) & rest.converged)
+            return state
+        moved = in_order(state.vector[:, :, [self.socket.channel]])[:, 0, 0]
+        loaded = np.flatnonzero(self.loads(moved) & state.converged)
         if len(loaded):
-            rest.mpps[loaded] = np.nan
-            self._agreed(group, rest, loaded, traffic=True)
-            self._within_channel(group, rest, loaded[rest.waiting[loaded] > 1.0])
-        return rest
+            state.mpps[loaded] = np.nan
+            self._match_networks(group, state, loaded, traffic=True)
+            self._within_channel(group, state, loaded[state.waiting[loaded] > 1.0])
+        return state
 
-    def _within_channel(self, group: ServerGroup, rest: Rest, waiting: NDArray[np.int64]) -> None:
+    def _within_channel(self, group: ServerGroup, state: IterationState, waiting: NDArray[np.int64]) -> None:
         """Lower throughputs where NFs demand more than the channel carries even at the longest wait of their profiles.
 
         All NFs of such a server are slowed down by the same share. `waiting`: rows of servers whose requests wait.
         """
         if not len(waiting):
             return
-        part, state = group.only(waiting), rest.rows(waiting)
-        servers = laid_out(self.table, part.members, part.offered, self.socket, part.full_kib, burden=state.burden)
-        served = np.minimum(np.nan_to_num(state.mpps), part.offered)
-        demand = in_order((served * least_traffic(servers, state.pressure))[:, :, None])[:, 0, 0]
+        part, here = group.only(waiting), state.rows(waiting)
+        servers = laid_out(self.table, part.members, part.offered, self.socket, part.full_kib, burden=here.burden)
+        served = np.minimum(np.nan_to_num(here.mpps), part.offered)
+        demand = in_order((served * least_traffic(servers, here.pressure))[:, :, None])[:, 0, 0]
         share = np.minimum(self.socket.caps[self.socket.channel] / np.maximum(demand, TINY), 1.0)
-        rest.mpps[waiting] *= np.where(state.waiting >= servers.most_waiting, share, 1.0)[:, None]
+        state.mpps[waiting] *= np.where(here.waiting >= servers.most_waiting, share, 1.0)[:, None]
 
     @cached_property
     def knows_age(self) -> NDArray[np.bool_]:
@@ -259,17 +259,17 @@ class ResponseTable:
         loaded: NDArray[np.bool_] = moved > LOADED * self.socket.caps[self.socket.channel]
         return loaded
 
-    def _burden(self, group: ServerGroup, rest: Rest) -> Floats:
+    def _burden(self, group: ServerGroup, state: IterationState) -> Floats:
         """Return each NF's learned memory traffic per packet, divided by its smooth approximation."""
         members, count = group.members, np.add.reduce(group.members >= 0, axis=1, keepdims=True)
         servers = laid_out(self.table, members, group.offered, self.socket, group.full_kib)
-        smooth, burden = smooth_traffic(servers, rest.pressure), np.ones(members.shape)
+        smooth, burden = smooth_traffic(servers, state.pressure), np.ones(members.shape)
         for number in np.unique(members[members >= 0]).tolist():
             response, mine = self.responses[number], (members == number) & np.isinf(group.offered)
             if response.traffic is None or not mine.any():
                 continue
             neighbours = np.broadcast_to(count - 1.0, members.shape)[mine]
-            learned = response.traffic.predict_mpps(response.inputs(rest.pressure[mine], neighbours))
+            learned = response.traffic.predict_mpps(response.inputs(state.pressure[mine], neighbours))
             burden[mine] = learned / np.maximum(smooth[mine], TINY)
         return burden
 
@@ -282,7 +282,7 @@ class ResponseTable:
         rows = rows_of([response.sensitivity for response in self.responses])
         return rows if rows is None or _count_of_units(*rows) <= _BLOCK else None
 
-    def _settle_one(self, code: Sequence[Callable[..., Any]], group: ServerGroup, rest: Rest) -> bool:
+    def _settle_one(self, code: Sequence[Callable[..., Any]], group: ServerGroup, state: IterationState) -> bool:
         """Solve one server twice; compute throughputs by the networks after each pass.
 
         Returns whether the second pass changed a pressure by more than 3 %.
@@ -294,27 +294,27 @@ class ResponseTable:
         (loop, lay_out, weigh, leave), (models, features), members = code, self._units, group.members
         scaled = np.empty((members.shape[1], features))
         sums = np.empty((members.shape[1], _count_of_units(models, features)))
-        felt, moved = np.zeros(rest.pressure[0].shape), False
-        for tolerance, pace in ((_LOOSE * TOLERANCE, rest.pace), (TOLERANCE, np.empty(members.shape))):
-            _run(loop, self.table, self.socket, group, rest, tolerance)
-            moved = lay_out(models, members, rest.pressure[0], felt, _MOVED, scaled)
+        previous, moved = np.zeros(state.pressure[0].shape), False
+        for tolerance, pace in ((_LOOSE * TOLERANCE, state.pace), (TOLERANCE, np.empty(members.shape))):
+            _run_compiled(loop, self.table, self.socket, group, state, tolerance)
+            moved = lay_out(models, members, state.pressure[0], previous, _MOVED, scaled)
             np.log1p(scaled, out=scaled)
             weigh(models, members, scaled, sums)
             np.tanh(sums, out=sums)
-            leave(models, members, sums, rest.speed, rest.mpps, pace)
+            leave(models, members, sums, state.speed, state.mpps, pace)
         return bool(moved)
 
-    def _agreed(
+    def _match_networks(
         self,
         group: ServerGroup,
-        rest: Rest,
+        state: IterationState,
         left: NDArray[np.int64],
         *,
         traffic: bool = False,
     ) -> None:
         """Repeat the iteration until its throughputs agree with those of the networks.
 
-        `left` are the rows of `rest` to correct; `traffic` corrects their memory traffic, too.
+        `left` are the rows of `state` to correct; `traffic` corrects their memory traffic, too.
 
         Each correction closes only a share of the difference, at first one half. The share is halved whenever the
         correction changes its sign, since near a full channel throughput falls with waiting more steeply than the
@@ -322,19 +322,19 @@ class ResponseTable:
         """
         if not len(left):
             return
-        mine, part = (group, rest) if len(left) == len(rest.status) else (group.only(left), rest.rows(left))
+        mine, part = (group, state) if len(left) == len(state.status) else (group.only(left), state.rows(left))
         share, before = np.full((len(left), 1), 0.5), np.zeros((1, 1))
         for correction in range(_CORRECTIONS + 1):
             change = mine.pace(self.responses, part) / part.pace - 1.0
             if traffic:
                 change = np.hstack([change, self._burden(mine, part) / part.burden - 1.0])
-            if part is not rest:
-                rest.put(left, part)
+            if part is not state:
+                state.put(left, part)
             apart = np.flatnonzero(np.logical_or.reduce(np.abs(change) > _APART, axis=1) | ~part.converged)
             if not len(apart):
                 return
             if correction == _CORRECTIONS:
-                rest.status[left[apart], 0] = 0.0
+                state.status[left[apart], 0] = 0.0
                 return
             share[(change * before).sum(axis=1) < 0.0] *= 0.5
             left, share, before = left[apart], share[apart], change[apart]
@@ -342,46 +342,46 @@ class ResponseTable:
             if traffic:
                 part.burden[:] *= 1.0 + share * before[:, before.shape[1] // 2 :]
             part.restart(part.pace * (1.0 + share * before[:, : part.pace.shape[1]]))
-            settled(self.table, self.socket, mine, part, TOLERANCE)
+            run_rounds(self.table, self.socket, mine, part, TOLERANCE)
 
 
-def settled(
+def run_rounds(
     table: Tables,
     socket: SharedSocket,
     group: ServerGroup,
-    rest: Rest,
+    state: IterationState,
     tolerance: float,
     tries: Sequence[tuple[float, int]] | None = None,
 ) -> None:
-    """Iterate from the state `rest` until steps are below `tolerance`; write the result into `rest`.
+    """Iterate from `state` until steps are below `tolerance`; write the result into `state`.
 
     `tries` are :data:`TRIES` by default.
     """
     members, offered, full_kib = group.members, group.offered, group.full_kib
     loop = loop_for(len(members))
-    if loop is None or not members.size or (rest.burden != 1.0).any():
+    if loop is None or not members.size or (state.burden != 1.0).any():
         for begin in range(0, len(members), _LAID_OUT):
             part = slice(begin, begin + _LAID_OUT)
-            corrections = rest.pace[part], rest.burden[part]
+            corrections = state.pace[part], state.burden[part]
             here = laid_out(table, members[part], offered[part], socket, full_kib[part], *corrections)
-            come_to_rest(here, tries or TRIES, rest.rows(part), tolerance)
+            iterate(here, tries or TRIES, state.rows(part), tolerance)
         return
-    _run(loop, table, socket, group, rest, tolerance, tries)
+    _run_compiled(loop, table, socket, group, state, tolerance, tries)
 
 
-def _run(
+def _run_compiled(
     loop: Callable[..., Any],
     table: Tables,
     socket: SharedSocket,
     group: ServerGroup,
-    rest: Rest,
+    state: IterationState,
     tolerance: float,
     tries: Sequence[tuple[float, int]] | None = None,
 ) -> None:
-    """Iterate as :func:`settled` does, by compiled code."""
-    tables = table.rows, group.members, group.offered, group.is_reduced, rest.pace, socket_numbers(socket)
+    """Iterate as :func:`run_rounds` does, by compiled code."""
+    tables = table.rows, group.members, group.offered, group.is_reduced, state.pace, socket_numbers(socket)
     how = tolerance, group.full_kib, _as_array(tuple(tries or TRIES)), _ages(table.pressures)
-    loop(*tables, *how, rest.vectors, rest.status, rest.waiting, rest.age, rest.speed)
+    loop(*tables, *how, state.vectors, state.status, state.waiting, state.age, state.speed)
 
 
 def _count_of_units(models: Floats, features: int) -> int:

@@ -282,11 +282,11 @@ class SharedCores(Answers):
         mpps, possible, group = self.rates[number], self._possible[number], self.server.on_core[number]
         whole = Answers(self.server, self.how, self._loads_at({**self.rates, number: None})).prediction(number)
         verdict, reasons, ends = whole.verdict, whole.reasons, whole.interval
-        felt, response = self._felt(number), self.server.tenants[number].model.response
-        if felt is not None and response is not None:
+        pressure, response = self._pressure_on(number), self.server.tenants[number].model.response
+        if pressure is not None and response is not None:
             ends = self.answers._interval_mpps(number, possible)
             if verdict is Verdict.SUPPORTED:
-                verdicts, why = response.applicability.check(felt[np.newaxis])
+                verdicts, why = response.applicability.check(pressure[np.newaxis])
                 verdict, reasons = verdicts[0], (*reasons, *why[0])
         low, high = (self._divided({**self._possible, number: max(end, 1e-9)})[number] for end in ends)
         part = mpps / possible if possible > 0.0 else 0.0
@@ -308,13 +308,13 @@ class SharedCores(Answers):
 
         The NF's cache content stays that at its share of the core.
         """
-        felt, response = self._felt(number), self.server.tenants[number].model.response
-        if felt is None or response is None:
+        pressure, response = self._pressure_on(number), self.server.tenants[number].model.response
+        if pressure is None or response is None:
             return self.answers.possible_mpps(number)
         neighbours = len(self.server.by_socket[self.server.sockets[number]]) - 1.0
-        return float(response.rows_mpps(felt[np.newaxis], np.full(1, neighbours))[0])
+        return float(response.rows_mpps(pressure[np.newaxis], np.full(1, neighbours))[0])
 
-    def _felt(self, number: int) -> Floats | None:
+    def _pressure_on(self, number: int) -> Floats | None:
         """Return the pressure on an NF per unit of its CPU time; None without an equilibrium.
 
         Rates among the pressures are divided by the NF's share of the core.
@@ -325,8 +325,8 @@ class SharedCores(Answers):
         rates, _ = flows_and_polled(response.pressure_names)
         share = min(max(self._shares[number], LEAST_LOAD), 1.0)
         one, here = solver.at[number]
-        felt: Floats = one.felt(here) * np.where(rates, 1.0 / share, 1.0)
-        return felt
+        pressure: Floats = one.pressure_on(here) * np.where(rates, 1.0 / share, 1.0)
+        return pressure
 
 
 def answers_of(

@@ -166,12 +166,12 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
         judged = partial(_judged, here, joint, how.coverage, (nothing, rows, arrays))
     if len(rest):
         rates.put(rest, _composed(servers, rest, how))
-    told: dict[tuple[int, ...], Rates] = {}  # each distinct mix is predicted once
+    predicted: dict[tuple[int, ...], Rates] = {}  # each distinct mix is predicted once
     for row in np.flatnonzero(slow).tolist():
         mix = (int(whole[row, 0]), *sorted(whole[row, 1:].tolist()))
-        if mix not in told:
-            told[mix] = _rates_of(answers_on(_server(tenants, mix, machine), plain), 0)
-        rates.put(row, told[mix])
+        if mix not in predicted:
+            predicted[mix] = _rates_of(answers_on(_server(tenants, mix, machine), plain), 0)
+        rates.put(row, predicted[mix])
     offered = servers.offered[:, 0]
     solo = np.array([model.solo_mpps for model in servers.models] or [np.nan])[servers.who[:, 0]]
     return PredictionBatch(

@@ -63,17 +63,17 @@ class Solved:
         one = self.at[number][0]
         if one.converged:
             return None
-        rest = one.rest
+        state = one.state
         return (
-            f"the equilibrium of socket {self.server.sockets[number]} did not converge in {rest.rounds[0]} rounds "
-            f"(steps still change by {100 * rest.ratio[0]:.0f} % from round to round)"
+            f"the equilibrium of socket {self.server.sockets[number]} did not converge in {state.rounds[0]} rounds "
+            f"(steps still change by {100 * state.ratio[0]:.0f} % from round to round)"
         )
 
     def convergence(self) -> dict[int, Convergence]:
         """Return the convergence of the iteration on each socket."""
         convergences = {}
         for socket, one in self.sockets.items():
-            rounds, ratio, bound = one.rest.rounds[0], one.rest.ratio[0], one.rest.bound[0]
+            rounds, ratio, bound = one.state.rounds[0], one.state.ratio[0], one.state.bound[0]
             convergences[socket] = Convergence(one.converged, int(rounds), float(ratio), float(bound))
         return convergences
 
@@ -109,7 +109,7 @@ class Solved:
         if len(one.models) == 1 and not subject.solo_is_carried:
             return Evidence("solo run", "measured")
         loss = max(1.0 - one.possible_mpps(here) / subject.solo_mpps, 0.0)
-        covered = subject.response.applicability, one.felt(here)
+        covered = subject.response.applicability, one.pressure_on(here)
         return evidence_of(NAME, subject.response.calibration, one.kinds[here], loss, covered)
 
     def _judged(self, number: int) -> tuple[Verdict, tuple[str, ...]]:
@@ -121,10 +121,10 @@ class Solved:
             carried = subject.solo_is_carried and why is not None
             return (Verdict.UNKNOWN, (str(why),)) if carried else (Verdict.SUPPORTED, ())
         inputs, (low, high) = one.verdict_inputs(here), one.possible_ends_mpps(here, COVERAGE)
-        kept, width = one.possible_mpps(here) / subject.solo_mpps, (high - low) / subject.solo_mpps
-        held_out = held_out_errors(subject.response.calibration, inputs.near, kept, one.kinds[here], width)
+        share, width = one.possible_mpps(here) / subject.solo_mpps, (high - low) / subject.solo_mpps
+        held_out = held_out_errors(subject.response.calibration, inputs.near, share, one.kinds[here], width)
         moved = moved_beside(one.moved, here)[0].tolist() if inputs.may_move_more else ()
-        verdict, reasons = judged(subject.response, one.felt(here), inputs, moved, held_out, one.models)
+        verdict, reasons = judged(subject.response, one.pressure_on(here), inputs, moved, held_out, one.models)
         if verdict is Verdict.EXTRAPOLATED and inputs.channel <= FULL and self._is_spared(number):
             verdict, reasons = Verdict.SUPPORTED, ()
         return (verdict, reasons) if why is None else (Verdict.UNKNOWN, (why, *reasons))
@@ -142,7 +142,7 @@ class Solved:
         """Return the pressure of the others on the tenant, for display."""
         assert subject.response is not None
         one, here = self.at[number]
-        vector = MetricVector(dict(zip(subject.response.pressure_names, one.felt(here).tolist(), strict=True)))
+        vector = MetricVector(dict(zip(subject.response.pressure_names, one.pressure_on(here).tolist(), strict=True)))
         return Composition(vector, {name: rule_of(name) for name in vector}, at_limit(vector, subject.capacities))
 
     def _explanation(self, number: int, subject: NFModel) -> Explanation:
@@ -152,8 +152,8 @@ class Solved:
         if len(one.models) == 1:
             return Explanation(0.0, {}, 0.0)
         family = subject.response.sensitivity
-        response, felt = subject.response, one.felt(here)[np.newaxis]
-        row = response.inputs(felt, np.full(1, len(one.models) - 1.0))[0]
+        response, pressure = subject.response, one.pressure_on(here)[np.newaxis]
+        row = response.inputs(pressure, np.full(1, len(one.models) - 1.0))[0]
         return explain(family.predict_mpps, family.feature_names, row, subject.solo_mpps, self._own_values(number))
 
     def _own_values(self, number: int) -> dict[str, Floats]:
@@ -163,9 +163,9 @@ class Solved:
         names, vectors = self.at[number][0].vectors
         columns = [names.index(name) for name in response.pressure_names]
         others = [other for other in self.server.by_socket[self.server.sockets[number]] if other != number]
-        felt = np.nan_to_num(vectors[[self.at[other][1] for other in others]][:, columns])
+        pressure = np.nan_to_num(vectors[[self.at[other][1] for other in others]][:, columns])
         shares: dict[str, Floats] = {}
-        for other, values in zip(others, response.inputs(felt, np.ones(len(others))), strict=True):
+        for other, values in zip(others, response.inputs(pressure, np.ones(len(others))), strict=True):
             key = label(self.server.tenants[other].workload)
             shares[key] = shares.get(key, np.zeros(len(values))) + values
         return shares

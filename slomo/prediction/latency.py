@@ -33,7 +33,7 @@ def latency_of(
     """
     first, *rest = beside.tenants
     others, mpps = [other for other in rest if other.socket == first.socket], saturated.throughput_mpps
-    case = _Case(tenant.model, load_mpps, mpps, _felt(others, tenant.model), len(others), saturated.coverage)
+    case = _Case(tenant.model, load_mpps, mpps, _pressure_of(others, tenant.model), len(others), saturated.coverage)
     answer = _answer(case, saturated.interval)
     reasons = (*answer.reasons, *saturated.reasons)
     if tenant.adapted and answer.percentiles_us:
@@ -48,18 +48,18 @@ class _Case:
     model: NFModel
     offered_mpps: float
     possible_mpps: float
-    felt: Floats
+    pressure: Floats
     neighbours: int
     coverage: float
 
     def busy(self, possible_mpps: Floats) -> Floats:
         """Return the share of time in which the NF is busy if its possible throughput is `possible_mpps`."""
-        felt = np.broadcast_to(self.felt, (len(possible_mpps), len(self.felt)))
-        many = np.full(len(felt), float(self.neighbours))
-        return busy_share(self.model.response, felt, self.offered_mpps / possible_mpps, many)
+        pressure = np.broadcast_to(self.pressure, (len(possible_mpps), len(self.pressure)))
+        many = np.full(len(pressure), float(self.neighbours))
+        return busy_share(self.model.response, pressure, self.offered_mpps / possible_mpps, many)
 
 
-def _felt(others: Sequence[TenantPrediction], model: NFModel) -> Floats:
+def _pressure_of(others: Sequence[TenantPrediction], model: NFModel) -> Floats:
     """Return the pressure that the other NFs of a socket cause; 0 without an equilibrium."""
     names = () if model.response is None else model.response.pressure_names
     vectors = [tenant.vector for tenant in others if tenant.vector is not None]

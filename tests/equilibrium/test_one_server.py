@@ -107,10 +107,10 @@ def test_a_full_channel_shortens_queues_before_requests_wait(crowded, long_queue
     plain, some, all_of_it = (table.settle(table.group(members)) for table in tables)
     assert all_of_it.waiting[0] == pytest.approx(1.0)
     assert 1.001 < some.waiting[0] < plain.waiting[0]
-    for before, rest in ((plain, some), (some, all_of_it)):
-        assert rest.converged[0]
-        assert rest.vector[0, :, tables[0].socket.channel].sum() == pytest.approx(most, rel=1e-3)
-        assert (rest.pace * rest.speed > before.pace * before.speed).all()
+    for before, state in ((plain, some), (some, all_of_it)):
+        assert state.converged[0]
+        assert state.vector[0, :, tables[0].socket.channel].sum() == pytest.approx(most, rel=1e-3)
+        assert (state.pace * state.speed > before.pace * before.speed).all()
 
 
 def test_no_more_is_demanded_than_the_channel_carries_where_no_known_wait_suffices(mixed):
@@ -160,18 +160,18 @@ def test_a_full_cache_is_divided_by_one_age(aged, models):
     """What each NF holds is what it holds at the same age as the others, and all is held; vectors tell the same."""
     members = np.array([[0, 0, 1, 1, 2, 2], [0, 1, -1, -1, -1, -1]])
     table = response_table(tuple(aged))
-    rest = table.settle(table.group(members))
-    held, speeds = table.socket.held, rest.pace * rest.speed
+    state = table.settle(table.group(members))
+    held, speeds = table.socket.held, state.pace * state.speed
     halves = packets_of_age(len(aged[0].response.speed))
     for row, who in enumerate(members):
         here = who >= 0
-        packets = rest.age[row] * speeds[row, here]
+        packets = state.age[row] * speeds[row, here]
         shares = packets[:, None] / (packets[:, None] + halves)
         holds = [aged[nf].response.holding @ [1.0, *share] for nf, share in zip(who[here], shares, strict=True)]
-        own = rest.vector[row, here, held]
+        own = state.vector[row, here, held]
         np.testing.assert_allclose(own, np.array(holds) * own.sum() / np.sum(holds), rtol=0.01)
     told = joint_vectors(aged, members, solve_joint(aged, members), ("L3OCC",))[0, :, 0]
-    np.testing.assert_allclose(told, rest.vector[0, :, held], rtol=0.01)
+    np.testing.assert_allclose(told, state.vector[0, :, held], rtol=0.01)
     before, now = (solve_joint(each, members).throughput_mpps[0] for each in (models, aged))
     assert np.abs(now / before - 1.0).max() > 1e-3
     some = [aged[0], *models[1:]]  # where one of them does not know, the cache is divided as before
@@ -223,15 +223,15 @@ def test_what_functions_serve_is_what_the_traffic_was_solved_for(models, monkeyp
     table, members = response_table(tuple(blunt)), np.array([[0] * 6, [1] * 6, [2] * 6, [0, 0, 1, 1, 2, 2]])
 
     def apart():
-        rest = table.settle(table.group(members))
+        state = table.settle(table.group(members))
         pairs = [
-            (blunt[who].response, rest.pressure[i, place], rest.pace[i, place])
+            (blunt[who].response, state.pressure[i, place], state.pace[i, place])
             for i, row in enumerate(members)
             for place, who in enumerate(row)
         ]
         read = [float(nf.rows_mpps(felt[np.newaxis], np.array([5.0]))[0]) for nf, felt, _ in pairs]
         solved = [pace * float(nf.speed_mpps(felt[np.newaxis])[0]) for nf, felt, pace in pairs]
-        return float(np.abs(np.array(read) / np.array(solved) - 1.0).max()), rest.converged
+        return float(np.abs(np.array(read) / np.array(solved) - 1.0).max()), state.converged
 
     off, converged = apart()
     assert off < 0.011
@@ -250,7 +250,7 @@ def _of_one_speed(model):
 
 @pytest.mark.parametrize("tries", [((0.8, 40), (0.4, 80)), ((0.4, 1), (0.15, 1), (0.15, 1))], ids=["enough", "too few"])
 def test_servers_side_by_side_have_the_bits_of_one_after_the_other(models, tries, monkeypatch):
-    """Many saturated servers, a third of them twice, fill lanes; what does not come to rest goes on to the next try."""
+    """Many saturated servers, a third of them twice, fill lanes; what does not converge goes on to the next try."""
     pytest.importorskip("numba")
     members = np.random.default_rng(1).integers(-1, len(models), (900, 5))
     members = np.concatenate([members, members[::3]])
@@ -270,9 +270,11 @@ def test_an_nf_at_part_load_puts_on_others_what_its_short_queue_does(models):
     mine, its = saturated.place
     without = replace(first, response=replace(first.response, part_load=None))
     low, high = (factor * saturated.possible_mpps(its) for factor in (0.3, 3.0))
-    idle, full = (OneServer([other, model], [None, low]).felt(mine) for model in (first, without))
+    idle, full = (OneServer([other, model], [None, low]).pressure_on(mine) for model in (first, without))
     assert (idle < full).any()
-    np.testing.assert_allclose(OneServer([other, first], [None, high]).felt(mine), saturated.felt(mine), rtol=1e-9)
+    np.testing.assert_allclose(
+        OneServer([other, first], [None, high]).pressure_on(mine), saturated.pressure_on(mine), rtol=1e-9
+    )
 
 
 LOADS = st.none() | st.floats(0.05, 4.0)
@@ -290,8 +292,8 @@ def test_one_server_is_a_row_of_many(models, tenants, coverage):
         assert one.throughput_mpps(place) == many.throughput_mpps[0, i]
         assert one.interval_mpps(place, coverage) == (many.low_mpps[0, i], many.high_mpps[0, i])
         assert one.load_of(place) == many.load[0, i]
-        assert (one.felt(place) == many.pressure[0, i]).all()
-    assert one.rest.bound[0] == many.bound[0]
+        assert (one.pressure_on(place) == many.pressure[0, i]).all()
+    assert one.state.bound[0] == many.bound[0]
 
 
 KNOTS = st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(-0.1, 0.1), st.floats(1e-4, 0.3)), min_size=2, max_size=9)
