@@ -180,7 +180,7 @@ def rotate(record: RunRecord, slot: int) -> RunRecord:
 
     Examples
     --------
-    >>> from slomo.records.run import TenantSample
+    >>> from slomo.records.run import Phase, TenantSample
     >>> pair = Phase((TenantSample(2.0, MetricVector({})), TenantSample(3.0, MetricVector({}))), MetricVector({}))
     >>> run = RunRecord(Colocation("silver-4110", Workload("lpm"), (Workload("nat"),)), 0, None, pair, {})
     >>> rotate(run, 1).target.throughput_mpps, rotate(run, 1).colocation.target.nf
