@@ -25,6 +25,7 @@ The shape follows ``AxError(message, hint)`` (Ax, exceptions/core.py) and the se
 codes.
 """
 
+import errno
 import itertools
 from collections.abc import Iterable
 
@@ -165,6 +166,21 @@ class TestbedError(SlomoError):
 
 class RefusedSettingError(TestbedError):
     """A plan sets something that this machine does not have, or a value that it does not take."""
+
+    @staticmethod
+    def kind_of(problem: OSError) -> type[TestbedError]:
+        """Return the kind of error that a kernel's answer to a written setting is.
+
+        Examples
+        --------
+        >>> [RefusedSettingError.kind_of(OSError(number, "")).__name__ for number in (errno.EINVAL, errno.EIO)]
+        ['RefusedSettingError', 'TestbedError']
+        """
+        return RefusedSettingError if problem.errno in _REFUSALS else TestbedError
+
+
+#: Answers by which a kernel refuses a value; all others are faults of the machine or missing permissions.
+_REFUSALS = (errno.EINVAL, errno.ERANGE, errno.EBUSY, errno.ENOSPC, errno.EOPNOTSUPP, errno.ENODEV)
 
 
 class StoreError(TestbedError):

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
 from slomo.models.responses.partition import STEPS
+from slomo.vocabulary.way_masks import way_block
 
 #: Throttles to try [%], weakest first.
 THROTTLES = (70.0, 50.0, 30.0, 20.0, 10.0)
@@ -185,9 +186,9 @@ def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting
     settings: dict[str, Setting] = {}
     first = 0
     for name, count in ways.items():
-        settings[name] = replace(situation.settings[name], mask=((1 << count) - 1) << first)
+        settings[name] = replace(situation.settings[name], mask=way_block(count, first))
         first += count
-    rest = ((1 << (situation.ways - first)) - 1) << first
+    rest = way_block(situation.ways - first, first)
     others = {setting: replace(setting, mask=rest or setting.mask) for setting in set(situation.settings.values())}
     return {name: settings.get(name) or others[situation.settings[name]] for name in situation.responses}
 

@@ -22,7 +22,6 @@ from slomo.equilibrium.settling import ResponseTable, response_table, socket_num
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
 from slomo.models.evidence import COVERAGE, VerdictErrors, caution, doubt
-from slomo.models.intervals import ConformalCalibration
 from slomo.models.local_errors import NEAREST
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
@@ -148,18 +147,20 @@ def verdict_inputs(
 
 
 def held_out_errors(
-    calibration: ConformalCalibration, near: tuple[float, float] | None, share: float, kind: int, width: float
+    model: NFModel, near: tuple[float, float] | None, possible_mpps: float, kind: int, ends_mpps: tuple[float, float]
 ) -> VerdictErrors[float] | None:
     """Return the held-out errors that decide the verdict on one prediction; None if none are known.
 
-    `share`: share of solo throughput that the NF keeps if saturated. `kind`: kind of its neighbourhood. `width`: width
-    of its interval at :data:`COVERAGE`, as a share of solo throughput.
+    `possible_mpps`: throughput of the NF if saturated [Mpps]. `kind`: kind of its neighbourhood. `ends_mpps`: ends of
+    its interval at :data:`COVERAGE`.
     """
+    assert model.response is not None
+    calibration = model.response.calibration
     if not calibration.count:
         return None
     if near is None:
-        return VerdictErrors(calibration.usual_error(max(1.0 - share, 0.0), kind))
-    return VerdictErrors(*near, width / 2.0)
+        return VerdictErrors(calibration.usual_error(max(1.0 - possible_mpps / model.solo_mpps, 0.0), kind))
+    return VerdictErrors(*near, (ends_mpps[1] - ends_mpps[0]) / model.solo_mpps / 2.0)
 
 
 @lru_cache(maxsize=4096)
@@ -261,9 +262,8 @@ def reasons_of_first(
         if members[row, 1:].max(initial=-1) >= 0:
             tenants = [models[each] for each in members[row].tolist() if each >= 0]
             inputs, calibration = verdict_inputs(nfs, members, solved, row, 0), model.response.calibration
-            low, high = calibration.one_interval_mpps(possible[row], model.solo_mpps, COVERAGE, kinds[row])
-            share, width = possible[row] / model.solo_mpps, (high - low) / model.solo_mpps
-            held_out = held_out_errors(calibration, inputs.near, share, kinds[row], width)
+            ends = calibration.one_interval_mpps(possible[row], model.solo_mpps, COVERAGE, kinds[row])
+            held_out = held_out_errors(model, inputs.near, possible[row], kinds[row], ends)
             _, why = judged(model.response, solved.pressure[row, 0], inputs, moved[row], held_out, tenants)
         doubt = doubted(model, coverage)
         reasons.append(why if doubt is None else (doubt, *why))

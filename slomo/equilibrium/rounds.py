@@ -126,7 +126,7 @@ class IterationState:
     mpps: Floats
 
     @classmethod
-    def beginning(cls, begin: Floats, pace: Floats | None = None) -> "IterationState":
+    def beginning(cls, begin: Floats) -> "IterationState":
         """Return the state of the iteration before its first round.
 
         `begin` has shape (servers, places, pressures).
@@ -135,8 +135,7 @@ class IterationState:
         vectors = np.zeros((2, *begin.shape))
         vectors[0] = begin
         parts = [part.copy() if servers == 1 else np.repeat(part, servers, axis=0) for part in _before(places)]
-        status, ones, burden, waiting, age, speed, mpps = parts
-        return cls(vectors, status, ones if pace is None else pace, burden, waiting, age, speed, mpps)
+        return cls(vectors, *parts)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "IterationState":
         """Return the results of the given servers."""
@@ -270,30 +269,25 @@ def in_order(values: Floats) -> Floats:
 
 
 def iterate(
-    servers: Servers,
-    tries: Sequence[tuple[float, int]],
-    state: IterationState | None = None,
-    tolerance: float = TOLERANCE,
-) -> IterationState:
+    servers: Servers, tries: Sequence[tuple[float, int]], state: IterationState, tolerance: float = TOLERANCE
+) -> None:
     """Iterate until all servers converge, with stronger damping at each try.
 
     Each try has a damping factor and a limit of rounds, and continues with the servers that have not converged. The
-    rounds start from `state`, by default from solo vectors, and write their results to `state`.
+    rounds start from `state` and write their results to it.
     """
     count, places, _ = servers.start.shape
-    state = IterationState.beginning(servers.start, servers.pace) if state is None else state
     within_capacities(servers, state.vector)
     active = np.arange(count)
     if not places or not count:
         state.status[:, 0] = 1.0
-        return state
+        return
     for damping, rounds in tries:
         active = _iterate_damped(servers, state, active, (damping, rounds, tolerance))
         if not len(active):
             break
     state.pressure[:] = np.maximum(in_order(state.vector) - state.vector, 0.0) + waited(servers.socket, state.waiting)
     state.speed[:] = _under(servers, state.pressure)[:, :, state.pressure.shape[2]]
-    return state
 
 
 def _iterate_damped(

@@ -146,8 +146,7 @@ class CgroupKnobs(Knobs):
             folder = self.path(rest if kind == "group" else rest.rpartition("/")[0])
             if not value and problem.errno in (errno.EBUSY, errno.ENOTEMPTY) and any(folder.glob("*/")):
                 raise InUseError(f"control group '{rest}' holds other groups", hint="it was left unchanged") from None
-            refused = TestbedError if isinstance(problem, PermissionError) else RefusedSettingError
-            raise refused(
+            raise RefusedSettingError.kind_of(problem)(
                 f"the kernel refuses {value!r} for control group '{rest}': {problem.strerror}",
                 hint="run as root" if isinstance(problem, PermissionError) else "see `slomo enforce show`",
             ) from None

@@ -95,6 +95,7 @@ class KernelFiles:
 
 
 def _there(test: Callable[[Path], bool], root: Path, name: str) -> bool:
+    """Return a test of a path below `root`; names that lead out of it or are too long are not there."""
     try:
         return test(below(root, name))
     except OSError:

@@ -4,7 +4,6 @@ The format is that of Linux (Documentation/arch/x86/resctrl.rst), the same on In
 ``info/last_cmd_status`` states the reason.
 """
 
-import errno
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -192,7 +191,7 @@ class ResctrlTree:
             reason = ""
         told = f" ({reason})" if reason and reason != "ok" else ""
         hint = "run as root" if isinstance(problem, PermissionError) else "see `slomo doctor`"
-        kind = RefusedSettingError if problem.errno == errno.EINVAL else TestbedError
+        kind = RefusedSettingError.kind_of(problem)
         return kind(f"resctrl on '{self.root}': {what}: {problem.strerror}{told}", hint=hint)
 
 

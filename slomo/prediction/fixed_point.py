@@ -120,9 +120,8 @@ class Solved:
         if len(one.models) == 1:
             carried = subject.solo_is_carried and why is not None
             return (Verdict.UNKNOWN, (str(why),)) if carried else (Verdict.SUPPORTED, ())
-        inputs, (low, high) = one.verdict_inputs(here), one.possible_ends_mpps(here, COVERAGE)
-        share, width = one.possible_mpps(here) / subject.solo_mpps, (high - low) / subject.solo_mpps
-        held_out = held_out_errors(subject.response.calibration, inputs.near, share, one.kinds[here], width)
+        inputs, ends = one.verdict_inputs(here), one.possible_ends_mpps(here, COVERAGE)
+        held_out = held_out_errors(subject, inputs.near, one.possible_mpps(here), one.kinds[here], ends)
         moved = moved_beside(one.moved, here)[0].tolist() if inputs.may_move_more else ()
         verdict, reasons = judged(subject.response, one.pressure_on(here), inputs, moved, held_out, one.models)
         if verdict is Verdict.EXTRAPOLATED and inputs.channel <= FULL and self._is_spared(number):

@@ -115,9 +115,10 @@ def test_an_error_counts_where_the_pressure_was_the_same(toy_library):
     pressures = np.repeat(model.response.applicability.high * [[0.1], [0.9]], NEAREST, axis=0)
     sizes = np.repeat([0.001, 0.03], NEAREST)
     local = LocalErrors(pressures, sizes, model.response.applicability.span)
-    response = with_calibration(model, average=0.02, local=local).response
+    calibrated, solo = with_calibration(model, average=0.02, local=local), model.solo_mpps
+    response = calibrated.response
     errors = [
-        held_out_errors(response.calibration, local.near(pressure), 0.9, UNKNOWN, 0.02)
+        held_out_errors(calibrated, local.near(pressure), 0.9 * solo, UNKNOWN, (0.89 * solo, 0.91 * solo))
         for pressure in pressures[[0, -1]]
     ]
     good, bad = (judged(response, pressures[0], VerdictInputs(True), (), each, [model]) for each in errors)

@@ -52,6 +52,16 @@ def test_a_drain_that_is_asked_about_or_cannot_be_done_changes_nothing(placer, h
     assert json.dumps(placer.snapshot()) == before
 
 
+def test_a_change_refuses_what_it_does_not_take(placer) -> None:
+    """Options of another change are refused by name, unless they have their default; unknown changes are named."""
+    assert placer.lifecycle.act("cordon", FIRST, max_moves=None, taints=(), surge=True).done
+    for option in ({"max_moves": 1}, {"taints": ("a",)}, {"surge": False}):
+        with pytest.raises(InvalidValueError, match=f"'uncordon' takes no option {next(iter(option))}"):
+            placer.lifecycle.act("uncordon", FIRST, **option)
+    with pytest.raises(UnknownNameError, match="unknown change 'at_risk'"):
+        placer.lifecycle.act("at_risk", FIRST)
+
+
 def test_what_ran_on_a_failed_server_is_placed_elsewhere_by_priority(placer) -> None:
     """With room, nobody is lost; the failed server takes nothing."""
     change = placer.lifecycle.fail(FIRST)

@@ -291,6 +291,7 @@ def test_a_snapshot_is_changed_from_the_command_line(folder, capsys) -> None:
     assert changed("drain", "rack-1", "--what-if") == 0
     assert path.read_bytes() == before
     assert changed("drain", "rack-1", "--max-moves", "1") == 5
+    assert changed("cordon", "rack-1", "--max-moves", "1") == 2
     assert path.read_bytes() == before
     assert changed("drain", "rack-1") == 0
     servers = {piece["server"] for item in json.loads(path.read_text())["placed"] for piece in item["pieces"]}

@@ -108,8 +108,10 @@ class SchedulerBackend(Backend):
         except ProcessLookupError:
             raise VanishedError(f"thread {thread} no longer exists", hint="it ended; plan again") from None
         except (OSError, KeyError, ValueError) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) else "unknown policy"
-            refused = TestbedError if isinstance(problem, PermissionError) else RefusedSettingError
+            refused: type[TestbedError] = RefusedSettingError
+            reason: str | None = "unknown policy"
+            if isinstance(problem, OSError):
+                refused, reason = RefusedSettingError.kind_of(problem), problem.strerror
             raise refused(f"the kernel refuses {value!r} for thread {thread}: {reason}", hint="needs root") from None
 
     def knobs(self) -> Iterator[str]:

@@ -25,8 +25,15 @@ if TYPE_CHECKING:
     from slomo.placement.online.settings import PlacerSettings
 
 
-#: Options of changes, beside `what_if`.
-_OPTIONS = {"drain": ("max_moves",), "taint": ("taints",), "update": ("surge",)}
+#: Changes that :meth:`Lifecycle.act` makes, with their options beside `what_if`.
+_CHANGES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("add_server", "remove_server", "cordon", "uncordon", "fail", "preempt", "use"), ()),
+    "drain": ("max_moves",),
+    "taint": ("taints",),
+    "update": ("surge",),
+}
+#: Values of options that change nothing.
+_DEFAULTS: dict[str, Any] = {"max_moves": None, "taints": (), "surge": True}
 
 
 class Holder(Protocol):
@@ -77,8 +84,17 @@ class Lifecycle:
             return change
 
     def act(self, action: str, subject: Any, *, what_if: bool = False, **options: Any) -> ClusterChange:
-        """Make the change of this name, a method of this class; of `options`, those that it takes."""
-        taken = {name: options[name] for name in _OPTIONS.get(action, ()) if name in options}
+        """Make the change of this name, a method of this class; options with their default values are ignored.
+
+        Raises UnknownNameError for another change; InvalidValueError for an option that the change does not take.
+        """
+        if action not in _CHANGES:
+            raise UnknownNameError("change", action, list(_CHANGES))
+        for name, value in options.items():
+            if name not in _CHANGES[action] and value != _DEFAULTS[name]:
+                takes = f"it takes {' and '.join(_CHANGES[action]) or 'none'}"
+                raise InvalidValueError(f"change '{action}' takes no option {name}", hint=takes)
+        taken = {name: options[name] for name in _CHANGES[action] if name in options}
         change: ClusterChange = getattr(self, action)(subject, what_if=what_if, **taken)
         return change
 

@@ -46,8 +46,8 @@ def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
     if getattr(body, needed) is None or getattr(body, other) is not None:
         raise InvalidValueError(f"'{body.action}' takes a {needed}, and no {other}", hint=f"name the {needed}")
     subject: Any = body.server if body.request is None else as_request(body.request)
-    options: dict[str, Any] = {name: getattr(body, name) for name in ("what_if", "max_moves", "taints", "surge")}
-    return lambda life: life.act(body.action, subject, **options)
+    options: dict[str, Any] = {name: getattr(body, name) for name in ("what_if", "max_moves", "surge")}
+    return lambda life: life.act(body.action, subject, taints=tuple(body.taints), **options)
 
 
 async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
