@@ -21,13 +21,14 @@ from pathlib import Path
 from slomo.report.acting_figures import chains_over_time
 from slomo.testbed.host.chains.looks import HostChainResult
 from slomo.testbed.host.chains.plan import ChainRunSettings
+from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, StorageWrites
 from slomo.vocabulary.wire import mpps_of_gbps
 from slomo.workflow.chains.on_host import run_chains_on_host
 
 CORE = max(os.sched_getaffinity(0))
-CAPACITY = 2048
-OPENNETVM_CAPACITY = 16384  # NF_QUEUE_RINGSIZE of OpenNetVM, which NFVnice is built on
+CAPACITY = DEFAULT_CAPACITY  # NFVnice's own: CLIENT_QUEUE_RINGSIZE, github.com/nfvnice/NFVnice_Source, onvm_init.h
+OPENNETVM_CAPACITY = 16384  # NF_QUEUE_RINGSIZE of later versions of OpenNetVM, which NFVnice is built on
 LINE_RATE_MPPS = 14.88  # 10 Gbit/s of 64 B, as in the paper
 GOAL_GAIN, GOAL_WASTED, GOAL_JAIN, GOAL_OVERHEAD, GOAL_KEPT, GOAL_TCP = 1.2, 0.05, 0.99, 0.01, 0.95, 0.8
 
@@ -245,9 +246,9 @@ def mean_rate(result: HostChainResult, chain: int, from_s: float, to_s: float) -
     return (looks[-1].delivered[chain] - looks[0].delivered[chain]) / (looks[-1].time_s - looks[0].time_s) / 1e6
 
 
-def run_series(system: ChainSystem, way: Way, seconds: float) -> HostChainResult:
+def run_series(system: ChainSystem, way: Way, seconds: float, *, shared_rings: bool = False) -> HostChainResult:
     """Run with a state every 100 ms, counted from the first packet on."""
-    settings = ChainRunSettings(seconds=seconds, warm_up_ms=0.0, series_ms=100.0)
+    settings = ChainRunSettings(seconds=seconds, warm_up_ms=0.0, series_ms=100.0, shared_rings=shared_rings)
     return run_chains_on_host(system, way.policy, scheduler=way.scheduler, without=way.without, settings=settings)
 
 
@@ -264,16 +265,20 @@ def settled_s(result: HostChainResult, from_s: float) -> float:
     return next(equal, float("inf")) - from_s
 
 
-def udp_comes(way: Way, third_core: int, figure: Path | None = None) -> tuple[float, float, float]:
+def udp_comes(
+    way: Way, third_core: int, figure: Path | None = None, *, shared_rings: bool = True
+) -> tuple[float, float, float]:
     """Return TCP's throughput [Mpps] before, beside and after ten UDP flows that come from 15 to 40 s, as in the paper.
 
-    There the third function, which only UDP passes, has a core of its own; here it may have what the manager leaves.
+    There the third function, which only UDP passes, has a core of its own; here it may have what the manager leaves. As
+    in OpenNetVM a function has one ring for TCP and UDP.
     """
     system = tcp_beside(10, 4.0)
     tcp, *udp = system.chains
     chains = (tcp, *(replace(chain, from_ms=15_000.0, to_ms=40_000.0) for chain in udp))
     stages = (*system.stages[:2], replace(system.stages[2], core=third_core))
-    result = run_series(replace(system, stages=stages, chains=chains), way, 50.0)
+    system = replace(system, stages=stages, chains=chains)
+    result = run_series(system, way, 50.0, shared_rings=shared_rings)
     if figure is not None:
         chains_over_time(result).savefig(figure)
     return mean_rate(result, 0, 5, 15), mean_rate(result, 0, 16, 40), mean_rate(result, 0, 42, 50)
@@ -292,7 +297,7 @@ def show_series(given: argparse.Namespace) -> None:
     for core in dict.fromkeys((CORE, min(os.sched_getaffinity(0)))):
         for way in (ALONE[0], NICE[0]):
             place = given.figures and given.figures / f"tcp-{way.name}-{core}.svg"
-            spans = udp_comes(way, core, place)
+            spans = udp_comes(way, core, place, shared_rings=not given.own_rings)
             print(f"{way.name:14s} third function on core {core}: {numbers(spans)}, {spans[1] / spans[0]:.0%} kept")
 
 
@@ -350,6 +355,7 @@ def main() -> int:
         action="append",
     )
     parser.add_argument("--figures", type=Path, help="folder for the plots of --only series")
+    parser.add_argument("--own-rings", action="store_true", help="TCP and UDP of --only series share no ring")
     given = parser.parse_args()
     if given.quick:
         given.rounds, given.seconds = 2, 0.2

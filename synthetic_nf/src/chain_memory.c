@@ -58,10 +58,11 @@ static void join_hops(struct layout *layout, const struct chain_plan *plan)
 			struct hop *hop = &memory->hops[c][i];
 			struct stage_state *stage = &memory->stages[chain->stages[i]];
 
-			*hop = (struct hop){ .ring = place_ring(layout, "hop", c, i, plan->ring),
+			*hop = (struct hop){ .ring = plan->shared && stage->hop_count ? stage->hops[0]->ring
+								      : place_ring(layout, "hop", c, i, plan->ring),
 					     .stage = chain->stages[i], .chain = c, .position = i,
 					     .last = i + 1 == chain->length };
-			stage->hops[stage->hop_count++] = hop;
+			stage->hops[stage->hop_count++] = stage->of_chain[c] = hop;
 			if (i)
 				memory->hops[c][i - 1].next = hop->ring;
 		}

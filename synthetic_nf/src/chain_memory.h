@@ -22,6 +22,7 @@
 struct chain_buffer {
 	uint32_t length;
 	uint32_t offset; /* of the first byte in `bytes` */
+	uint32_t chain;
 	uint64_t arrived_ticks;
 	uint64_t queued_ticks; /* when it came into the ring that it waits in */
 	uint64_t left_ticks;   /* when its chain was through with it */
@@ -30,7 +31,7 @@ struct chain_buffer {
 
 /* A stage as part of one chain: what waits for it there. */
 struct hop {
-	struct chain_ring *ring; /* what it is to work on */
+	struct chain_ring *ring; /* what it is to work on; with `shared` that of all hops of the stage */
 	struct chain_ring *next; /* where that goes: the ring of the hop behind it, or the chain's exit */
 	unsigned stage, chain, position;
 	bool last;
@@ -67,6 +68,7 @@ struct stage_state {
 	pid_t pid;
 	struct chain_ring *returned; /* buffers that it drops */
 	struct hop *hops[CHAINS_MOST];
+	struct hop *of_chain[CHAINS_MOST]; /* the same, by chain */
 	unsigned hop_count;
 };
 

@@ -201,6 +201,8 @@ static void read_statement(struct chain_plan *plan, struct words *words)
 		plan->ring = (uint32_t)number_of(what, words->at[1], 2, 1 << 20);
 	else if (strcmp(what, "buffer") == 0)
 		plan->buffer_bytes = (uint32_t)number_of(what, words->at[1], 128, 65536);
+	else if (strcmp(what, "shared") == 0)
+		plan->shared = number_of(what, words->at[1], 0, 1) > 0;
 	else if (strcmp(what, "pressure") == 0)
 		plan->pressure = number_of(what, words->at[1], 0, 1) > 0;
 	else if (strcmp(what, "local") == 0)
@@ -213,8 +215,27 @@ static void read_statement(struct chain_plan *plan, struct words *words)
 		read_number(plan, words);
 }
 
+/* A ring has one producer: whoever comes before its stage, the same in all chains. */
+static void check_shared(const struct chain_plan *plan)
+{
+	const char *before[STAGES_MOST] = { NULL };
+
+	for (unsigned c = 0; c < plan->chain_count; c++)
+		for (unsigned i = 0; i < plan->chains[c].length; i++) {
+			unsigned stage = plan->chains[c].stages[i];
+			const char *producer = i ? plan->stages[plan->chains[c].stages[i - 1]].name : "the entry";
+
+			if (before[stage] && strcmp(before[stage], producer) != 0)
+				fail(EXIT_USAGE, "give each chain its ring", "'%s' and '%s' would fill one ring of stage '%s'",
+				     before[stage], producer, plan->stages[stage].name);
+			before[stage] = producer;
+		}
+}
+
 static void check(const struct chain_plan *plan)
 {
+	if (plan->shared)
+		check_shared(plan);
 	if (plan->ring & (plan->ring - 1))
 		fail(EXIT_USAGE, "use a power of two, e.g. 2048", "a ring of %u places", plan->ring);
 	if (!plan->chain_count)

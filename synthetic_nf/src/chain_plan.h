@@ -5,6 +5,7 @@
  *   buffer 2048                bytes of a packet buffer
  *   high 0.8 | low 0.6         marks, as shares of a ring
  *   wait_us 100                a ring presses only when its first packet waited longer
+ *   shared 0|1                 a stage has one ring for all its chains, as in OpenNetVM, not one for each
  *   pressure 0|1               back-pressure to the entry of a chain
  *   ecn 0|1                    packets of TCP chains that find a long ring are marked, and TCP asks for it
  *   local 0|1                  a stage stops where the next ring is full, instead of dropping
@@ -69,7 +70,7 @@ struct chain_plan {
 	uint32_t ring, buffer_bytes;
 	double high, low, wait_us;
 	double poll_us, sample_us, observe_ms, observe_change, warm_up_ms, seconds;
-	bool pressure, local, ecn;
+	bool shared, pressure, local, ecn;
 	int manager_cpu;
 	struct plan_stage stages[STAGES_MOST];
 	unsigned stage_count;

@@ -26,6 +26,7 @@ struct chain_source {
 	struct chain_memory *memory;
 	struct chain_buffer **unused; /* the buffer used last goes out first: it may still be in a cache */
 	uint32_t unused_count;
+	unsigned turn; /* which chain comes first at a look: all find room in a shared ring alike */
 	struct chain_entry entries[CHAINS_MOST];
 };
 
@@ -100,6 +101,7 @@ static uint64_t let_in(struct chain_source *source, unsigned number, uint64_t co
 			struct chain_buffer *buffer = source->unused[--source->unused_count];
 
 			fill(&source->entries[number], chain, buffer, now);
+			buffer->chain = number;
 			burst[i] = buffer;
 		}
 		put += chain_ring_put(hop->ring, burst, some);
@@ -125,6 +127,7 @@ static void let_tcp_in(struct chain_source *source, unsigned number, uint64_t no
 			continue;
 		}
 		entry->counters.marked += marking && chain_tcp_mark(buffer);
+		buffer->chain = number;
 		buffer->arrived_ticks = buffer->queued_ticks = now;
 		hop->offered++;
 		if (chain_ring_put(hop->ring, &one, 1)) {
@@ -138,7 +141,11 @@ static void let_tcp_in(struct chain_source *source, unsigned number, uint64_t no
 
 void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const bool *pressed, const bool *marking)
 {
-	for (unsigned c = 0; c < source->memory->plan->chain_count; c++) {
+	unsigned chains = source->memory->plan->chain_count;
+
+	source->turn++;
+	for (unsigned i = 0; i < chains; i++) {
+		unsigned c = (i + source->turn) % chains;
 		struct chain_entry *entry = &source->entries[c];
 		struct hop *hop = &source->memory->hops[c][0];
 		uint64_t due = due_by(entry, now_ticks), count = due - entry->due, put;

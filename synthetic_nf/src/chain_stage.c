@@ -86,11 +86,10 @@ static void take_place(const struct stage *stage)
 
 /* Hand on what was not refused; what does not fit is lost, and the work with it. */
 static void hand_on(struct stage *stage, struct hop *hop, struct chain_buffer **buffers, const struct packet *packets,
-		    uint32_t count)
+		    uint32_t count, uint64_t now)
 {
 	void *onward[BURST_MOST], *back[BURST_MOST];
 	uint32_t passed = 0, dropped = 0, put;
-	uint64_t now = clock_ticks();
 
 	for (uint32_t i = 0; i < count; i++) {
 		struct chain_buffer *buffer = buffers[i];
@@ -107,7 +106,6 @@ static void hand_on(struct stage *stage, struct hop *hop, struct chain_buffer **
 			buffer->queued_ticks = now;
 		onward[passed++] = buffer;
 	}
-	turn_add(&stage->turn, &stage->state->turns, now, count);
 	counter_add(&stage->state->refused, dropped);
 	put = chain_ring_put(hop->next, onward, passed);
 	if (!hop->last) {
@@ -118,6 +116,19 @@ static void hand_on(struct stage *stage, struct hop *hop, struct chain_buffer **
 		back[dropped++] = onward[i];
 	if (dropped)
 		chain_ring_put(stage->state->returned, back, dropped);
+	counter_add(&hop->taken, count);
+}
+
+/* Packets at the beginning that are of the same chain: all, unless chains share the ring. */
+static uint32_t of_one_chain(const struct stage *stage, struct chain_buffer *const *buffers, uint32_t count)
+{
+	uint32_t some = 1;
+
+	if (!stage->memory->plan->shared)
+		return count;
+	while (some < count && buffers[some]->chain == buffers[0]->chain)
+		some++;
+	return some;
 }
 
 static uint32_t work(struct stage *stage, struct hop *hop)
@@ -126,6 +137,7 @@ static uint32_t work(struct stage *stage, struct hop *hop)
 	struct packet packets[BURST_MOST];
 	struct chain_buffer *buffers[BURST_MOST];
 	uint32_t count = chain_ring_take(hop->ring, entries, stage->burst);
+	uint64_t now;
 
 	for (uint32_t i = 0; i < count; i++) {
 		buffers[i] = entries[i];
@@ -134,7 +146,7 @@ static uint32_t work(struct stage *stage, struct hop *hop)
 	}
 	for (uint32_t i = 0; i < count; i++)
 		packets[i] = (struct packet){ .data = buffers[i]->bytes + buffers[i]->offset, .length = buffers[i]->length,
-					      .verdict = VERDICT_SEND, .port = (uint16_t)hop->chain };
+					      .verdict = VERDICT_SEND, .port = (uint16_t)buffers[i]->chain };
 	if (count == 0)
 		return 0;
 	if (stage->mbufs)
@@ -142,8 +154,12 @@ static uint32_t work(struct stage *stage, struct hop *hop)
 	stage->nf.nf->process(&stage->nf, packets, count);
 	if (stage->log)
 		chain_log_add(stage->log, packets, count);
-	hand_on(stage, hop, buffers, packets, count);
-	counter_add(&hop->taken, count);
+	now = clock_ticks();
+	turn_add(&stage->turn, &stage->state->turns, now, count);
+	for (uint32_t i = 0, some; i < count; i += some) {
+		some = of_one_chain(stage, buffers + i, count - i);
+		hand_on(stage, stage->state->of_chain[buffers[i]->chain], buffers + i, packets + i, some, now);
+	}
 	counter_add(&stage->state->served, count);
 	return count;
 }

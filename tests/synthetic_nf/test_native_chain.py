@@ -55,6 +55,21 @@ def test_local_back_pressure_loses_nothing_behind_the_entry(program):
     assert free.end["chains"][0]["lost_behind"] > free.end["chains"][0]["delivered"]
 
 
+def test_chains_may_share_a_ring(program):
+    """In a ring of all chains of a stage those that send much take the room of one that sends little."""
+    stages = (stage("a", "--nf compute --cycles 100"), stage("b", "--nf compute --cycles 2000"))
+    chains = ("chain few 0.1 10 64 a", "chain many 5 10 64 a,b")
+
+    shared, own = (program.run("--chain", plan("ring 1024", f"shared {shared}", *stages, *chains)) for shared in (1, 0))
+
+    lost = [run.end["chains"][0]["entry_lost"] / run.end["chains"][0]["offered"] for run in (shared, own)]
+    assert lost[0] > max(0.1, lost[1])
+    for web in shared.end["chains"]:
+        gone = web["entry_lost"] + web["lost_behind"] + web["delivered"]
+        assert web["delivered"] > 0
+        assert 0 <= web["offered"] - gone <= in_rings(1024, 2)
+
+
 def test_marks_stop_a_chain_at_its_entry(portable):
     """Above the high mark the entry refuses packets, and stages before the full ring leave theirs where they are."""
     stages = (stage("quick", "--nf compute --cycles 20"), stage("slow", "--nf compute --cycles 3000"))
@@ -116,6 +131,7 @@ def test_the_nine_and_ipsec_run_as_stages(dpdk):
     [
         (("ring 1000", stage("a"), "chain w 1 1 64 a"), "a ring of 1000 places"),
         ((stage("a"), "chain w 1 1 64 a,a"), "comes to 'a' twice"),
+        (("shared 1", stage("a"), stage("b"), "chain w 1 1 64 a,b", "chain v 1 1 64 b"), "fill one ring of stage 'b'"),
         ((stage("a"), "chain w 1 1 64 b"), "a stage 'b', which there is not"),
         (("buffer 256", stage("a"), "chain w 1 1 64,512 a"), "packets of 512 bytes, a buffer holds 256"),
         (("low 0.9", stage("a"), "chain w 1 1 64 a"), "low mark 0.9 is not below"),

@@ -33,12 +33,13 @@ def document(stage: str = "{cycles: 270, core: CORE}", chain: str = "{stages: [n
 def test_a_plan_says_everything() -> None:
     """Rings, marks, stages with their groups and flags, and chains stand in the plan."""
     system = parse_chains(document("{nf: 'stateless-firewall(rules=100)', core: CORE}"))
-    settings = ChainRunSettings(scheduler="batch", pressure=True, manager_core=CORE)
+    settings = ChainRunSettings(scheduler="batch", pressure=True, shared_rings=True, manager_core=CORE)
 
     lines = render_plan(system, settings, Path("/g"), {"nat": Path("/g/nat")}).splitlines()
 
     assert "ring 4096" in lines
     assert "pressure 1" in lines
+    assert "shared 1" in lines
     assert "local 0" in lines
     assert lines[-4:-2] == ["group /g", "group /g/nat"]
     assert lines[-2] == f"stage nat {CORE} batch /g/nat --nf firewall --rules 100"

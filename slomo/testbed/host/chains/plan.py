@@ -33,6 +33,8 @@ class ChainRunSettings:
 
     #: Scheduler of the stages; one of 'normal', 'batch', 'rr'.
     scheduler: Scheduler = "normal"
+    #: Whether a stage has one ring for all its chains, as in OpenNetVM and the simulator, instead of one for each.
+    shared_rings: bool = False
     #: Whether overload drops packets at a chain's entry; `local`: whether stages wait at a full ring instead of
     #: dropping.
     pressure: bool = False
@@ -95,6 +97,7 @@ def render_plan(
     lines = [
         f"ring {system.queue_capacity}",
         f"buffer {system.buffer_b}",
+        f"shared {int(settings.shared_rings)}",
         f"high {system.high_water:g}",
         f"low {system.low_water:g}",
         f"wait_us {settings.waiting_us:g}",
