@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from slomo.simulator.sharing.result import ChainSimulation
+from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, parse_chains
 from slomo.workflow.chains.simulate import simulate_chains
 
@@ -217,24 +218,31 @@ def tcp() -> Iterator[Check]:
 
 
 def over_nodes(
-    stages_at: Callable[[Sequence[int]], str], size_b: int, name: str, *, manager: bool = False
+    stages_at: Callable[[Sequence[int]], str],
+    size_b: int,
+    name: str,
+    *,
+    manager: bool = False,
+    nodes: Sequence[tuple[int, ...]] = ((0, 0, 0), (1, 1, 1), (1, 0, 1)),
+    capacity: int = DEFAULT_CAPACITY,
 ) -> dict[tuple[int, ...], float]:
-    """Return the share lost by a chain of three that is not on the card's node, by the nodes of its stages.
+    """Return the share lost by a chain that is not on the card's node, by the nodes of its stages; the first are local.
 
     With `manager` two threads of OpenNetVM's manager, on the card's node, are the chain's first and last stage: one
     takes packets from the card, one gives them back (onvm_mgr, ``rx_thread_main`` and ``tx_thread_main``).
     """
     rates = {}
-    for nodes_of in ((0, 0, 0), (1, 1, 1), (1, 0, 1)):
+    for nodes_of in nodes:
         every = (0, *nodes_of, 0) if manager else nodes_of
         cores = [8 * node + every[:place].count(node) for place, node in enumerate(every)]
         names = ", ".join(f"s{place}" for place in range(len(every)))
         text = f"machine: {NODES_MACHINE}\nstages: {stages_at(cores)}\n"
-        text += f"chains: {{c: {{stages: [{names}], packet_size_b: {size_b}}}}}"
-        result = simulate_chains(parse_chains(text), "nfvnice", duration_ms=3.0, warm_ms=4.0, seed=SEED)
+        text += f"chains: {{c: {{stages: [{names}], packet_size_b: {size_b}}}}}\nqueue: {{capacity: {capacity}}}"
+        warm_ms = max(4.0, capacity / 1e3)  # all buffers of the pool were used
+        result = simulate_chains(parse_chains(text), "nfvnice", duration_ms=3.0, warm_ms=warm_ms, seed=SEED)
         rates[nodes_of] = result.chains["c"].throughput_mpps
         show(f"{name} {nodes_of}, {size_b} B", result)
-    lost = {nodes_of: 1.0 - rate / rates[0, 0, 0] for nodes_of, rate in rates.items() if any(nodes_of)}
+    lost = {nodes_of: 1.0 - rate / rates[nodes[0]] for nodes_of, rate in rates.items() if any(nodes_of)}
     print(f"  lost: {', '.join(f'{key} {100 * value:.0f} %' for key, value in lost.items())}; paper 22 and 52 %")
     return lost
 
@@ -279,11 +287,18 @@ def nodes() -> Iterator[Check]:
 
 
 def node_costs() -> Iterator[Check]:
-    """Show on what the loss over two nodes depends: the work of three like functions, and the packets' size."""
+    """Show on what the loss over two nodes depends: the work of like functions, packets' size, and the manager's rings.
+
+    The talk's machines run one function of OpenNetVM at 9 Gbit/s beside the card, at 4.5 on the other node, and at 7
+    with rings of 65536 (github.com/sdnfv/openNetVM/issues/285).
+    """
     for cycles in NODE_COSTS:
         over_nodes(of_work(cycles), 64, f"three of {cycles:g} cycles")
     for size_b in (64, 1500):
         over_nodes(of_shipped(*SHIPPED, size_b=size_b), size_b, "shipped")
+    hop = of_work(round(work_of_a_hop(), 1))
+    for capacity, places in itertools.product((16384, 65536), (((0,), (1,)), ((0, 0, 0), (1, 1, 1), (1, 0, 1)))):
+        over_nodes(hop, 64, f"hops, manager, rings of {capacity}", manager=True, nodes=places, capacity=capacity)
     yield from ()
 
 

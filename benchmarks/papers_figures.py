@@ -217,7 +217,7 @@ def numasfp_served(seed: int, **given: object) -> dict[str, float]:
 
     defaults = {
         "directory": None, "servers": 1, "change": "drift", "handover": "simulated", "move_s": None, "hop": None,
-        "manager": False, "ring": DEFAULT_CAPACITY, "machine": numasfp.MACHINE, "cores": None,
+        "manager": False, "ring": DEFAULT_CAPACITY, "machine": numasfp.MACHINE, "cores": None, "hogs": 0,
     }  # fmt: skip
     settings = Namespace(**defaults | given)
     return {name: 100 * numasfp.run(name, settings, seed).anat for name in ("numasfp", *numasfp.PAPER)}

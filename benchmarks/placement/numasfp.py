@@ -12,7 +12,8 @@ What a move costs is simulated, too (hand-over, cold cache, remote memory), or `
 Only `slomo-numa` and `octans-predicted` need models. The talk names neither cores of a node, packet size nor what a
 chain serves. `--sweep simulated` plays functions of several costs (`--hop`) with several cores and sizes. `--sweep
 talk` takes no simulator, but the talk's own costs of crossing (22 and 52 %), and asks which cores, capacities and
-contention of rivals give its margins.
+contention of rivals give its margins. `--sweep hogs` puts memory hogs on every node: beside `numasfp` they have two
+ways and a tenth of the bandwidth, beside rivals either nothing holds them, or the same (`everybody`).
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf ip-router@256B ...   (see FUNCTIONS)
     slomo profile ip-router@256B ... --machine e5-2620v4 --plan partitions --out DIR/partitions.json
@@ -29,6 +30,11 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from numasfp_allocation import HOG
 
 from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile, load_profiles
@@ -39,10 +45,12 @@ from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.workloads import numasfp_chains
+from slomo.simulator.sharing.engine import StagePlace
 from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
-from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import NetworkFunction
-from slomo.workflow.chains.judge import COUNTED_MS, judge_chains
+from slomo.vocabulary.way_masks import way_block
+from slomo.workflow.chains.judge import COUNTED_MS, NodeNoise, judge_chains
 from slomo.workflow.chains.on_nodes import place_chains
 
 FUNCTIONS = ("ip-router", "flowstats", "stateless-firewall", "maglev", "l2fwd")
@@ -69,6 +77,9 @@ SIMULATED = ((HOP_WORK_CYCLES, 120.0, 240.0, 480.0), (64, 128), (8, 10, 15))
 #: Cores of a node, what a chain serves on the NIC's node [Gbit/s], and the share of it that contention leaves to
 #: rivals, which have no ways and bandwidth of their own: what `--sweep talk` combines.
 TALK = ((8, 9, 10, 12, 15), (4.0, 6.0, 8.0, 10.0), (1.0, 0.9, 0.8))
+#: Memory hogs of a node, and who has hogs confined and chains in ways of their own: what `--sweep hogs` combines.
+HOGS = ((0, 4, 8), ("numasfp", "everybody"))
+HOG_WAYS, HOG_PERCENT = 2, 10.0
 
 
 def hand_on(cycles: float) -> NetworkFunction:
@@ -103,10 +114,11 @@ def main() -> int:
     parser.add_argument("--machine", default=MACHINE)
     parser.add_argument("--cores", type=int, help="of each node for stages; all by default")
     parser.add_argument("--seed", type=int, action="append", help="of the draw of chains, repeatable; 0 by default")
+    parser.add_argument("--hogs", type=int, default=0, help="memory hogs on every node, beside the chains")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--ceiling", action="store_true", help="only what each chain serves alone on the NIC's node")
     parser.add_argument(
-        "--sweep", choices=["simulated", "talk"], help="lead of `numasfp` over what the talk leaves open"
+        "--sweep", choices=["simulated", "talk", "hogs"], help="lead of `numasfp` over what the talk leaves open"
     )
     given = parser.parse_args()
     if given.sweep:
@@ -127,10 +139,11 @@ def main() -> int:
 def run(label: str, given: Namespace, seed: int) -> Judgement:
     """Place and judge one draw of chains."""
     policy, allocate, throttled = VARIANTS[label]
-    chains = drawn(given, seed)
+    chains, machine = drawn(given, seed), load_machine(given.machine)
     library, profiles = (ModelLibrary([]), ()) if given.hop else sources(given.directory, throttled=throttled)
-    cores = load_machine(given.machine).cores_per_socket
-    cluster = Cluster.uniform(given.machine, given.servers, cores_reserved=cores - (given.cores or cores))
+    reserved = machine.cores_per_socket - given.cores if given.cores else 0
+    ways = machine.llc_ways - machine.ddio_ways - (HOG_WAYS if given.hogs else 0)
+    cluster = Cluster.uniform(given.machine, given.servers, cores_reserved=reserved, llc_ways_usable=ways)
     placed = place_chains(
         cluster, chains, policy, library, needs=profiles, allocate=allocate,
         handover=given.handover,
@@ -138,11 +151,18 @@ def run(label: str, given: Namespace, seed: int) -> Judgement:
     judgement = judge_chains(
         placed, own=own_functions(given), move=given.move_s, duration_ms=given.ms, seed=0,
         manager_cycles=HOP_WORK_CYCLES if given.manager else None, queue_capacity=given.ring,
+        beside=NodeNoise(HOG, given.hogs, hog_place(machine, confined=allocate)) if given.hogs else None,
     )  # fmt: skip
     own = sum(len(parts.ways) for parts in placed.plan.parts) / sum(len(seats) for seats in placed.plan.seats)
     held = f", {100 * own:.0f} % of chains with ways of their own" if own else ""
     print(f"{label}, seed {seed}: ANAT {100 * judgement.anat:.1f}{held}", file=sys.stderr, flush=True)
     return judgement
+
+
+def hog_place(machine: Machine, *, confined: bool) -> StagePlace:
+    """Return where hogs run: in the ways behind the chains', throttled, or wherever."""
+    mask = way_block(HOG_WAYS, machine.llc_ways - machine.ddio_ways - HOG_WAYS)
+    return StagePlace(mask, HOG_PERCENT) if confined else StagePlace()
 
 
 def own_functions(given: Namespace) -> tuple[NetworkFunction, ...]:
@@ -183,27 +203,36 @@ def ceiling(given: Namespace, seed: int) -> float:
 def sweep(given: Namespace) -> None:
     """Print the lead of `numasfp` over each rival for all combinations of what the talk leaves open."""
     policies = ("numasfp", *PAPER)
-    known = ("hop cycles", "B", "cores") if given.sweep == "simulated" else ("cores", "Gbit/s", "rivals keep")
+    known, cells = {
+        "simulated": (("hop cycles", "B", "cores"), SIMULATED),
+        "talk": (("cores", "Gbit/s", "rivals keep"), TALK),
+        "hogs": (("hogs", "confined by"), HOGS),
+    }[given.sweep]
     columns = (*known, "numasfp serves %", *(f"ahead of {name} %" for name in PAPER), "rivals serve %")
     print("| " + " | ".join(columns) + " |\n" + "| --- " * len(columns) + "|", flush=True)
-    for cell in product(*(SIMULATED if given.sweep == "simulated" else TALK)):
+    for cell in product(*cells):
         served = {
             name: 100 * statistics.fmean(_served(name, given, seed, cell) for seed in given.seed or [0])
             for name in policies
         }
         ahead = [f"{100 * (served['numasfp'] / served[name] - 1):.1f}" for name in PAPER]
         rivals = [served[name] for name in PAPER]
-        row = [*(f"{value:g}" for value in cell), f"{served['numasfp']:.1f}", *ahead]
+        row = [*map(str, cell), f"{served['numasfp']:.1f}", *ahead]
         print("| " + " | ".join([*row, f"{min(rivals):.0f} to {max(rivals):.0f}"]) + " |", flush=True)
 
 
-def _served(policy: str, given: Namespace, seed: int, cell: tuple[float, ...]) -> float:
+def _served(policy: str, given: Namespace, seed: int, cell: tuple[Any, ...]) -> float:
     """Return the ANAT of one draw under one policy, simulated, or by the talk's costs of crossing."""
     if given.sweep == "simulated":
         hop, packet, cores = cell
         return run(
             policy, Namespace(**vars(given) | {"hop": hop, "packet": int(packet), "cores": int(cores)}), seed
         ).anat
+    if given.sweep == "hogs":
+        hogs, who = cell
+        others = who == "everybody" and not chain_policy(policy).allocates
+        label = f"{policy}, ways and bandwidth" if others else policy
+        return run(label, Namespace(**vars(given) | {"hogs": hogs}), seed).anat
     cores, gbps, kept = cell
     chains = drawn(Namespace(**vars(given) | {"hop": HOP_WORK_CYCLES}), seed)
     reserved = load_machine(given.machine).cores_per_socket - int(cores)

@@ -26,8 +26,10 @@ from slomo.placement.problem.documents import parse_rated_chains
 from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.workloads import numasfp_chains
+from slomo.simulator.sharing.engine import StagePlace
 from slomo.vocabulary.machine import load_machine
-from slomo.workflow.chains.judge import judge_chains
+from slomo.vocabulary.workload import Workload
+from slomo.workflow.chains.judge import NodeNoise, judge_chains
 from slomo.workflow.chains.moving import mover_of, moving_costs
 from slomo.workflow.chains.on_nodes import isolations
 from slomo.workflow.chains.on_nodes import place_chains as place_on_nodes
@@ -372,6 +374,20 @@ def test_all_packets_pass_a_manager_where_there_is_one() -> None:
     assert 0.5 * 2100 / 200 < managed * offered < 2100 / 200  # of 2.1 GHz, lines come on top
     with pytest.raises(InvalidValueError, match="needed 2 for the manager"):
         judge_chains(place_on_nodes(Cluster.uniform(MACHINE, 1), chains, "octans"), manager_cycles=200.0)
+
+
+def test_hogs_beside_chains_cost_them_what_nobody_keeps_them_from() -> None:
+    """A chain loses beside tenants that stream through memory, and less where these have two ways and a tenth of it."""
+    hog = Workload("synthetic", {"data_size_mib": 64.0, "pattern": "sequential"})
+    chains = [RatedChain(Request("a", ("ip-router", "flowstats")), (8.0,))]
+    placed = place_on_nodes(Cluster.uniform(MACHINE, 1, cores_reserved=4), chains, "octans")
+    alone, beside, confined = (
+        judge_chains(placed, duration_ms=1.0, beside=noise).anat
+        for noise in (None, NodeNoise(hog, 4), NodeNoise(hog, 4, StagePlace(0b11, 10.0)))
+    )
+
+    assert beside < 0.9 * alone
+    assert beside < confined <= alone
 
 
 def test_a_chain_whose_stages_move_serves_nothing_for_a_while() -> None:

@@ -6,6 +6,7 @@ writes packets to its own socket, and stages that read them from wherever the st
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,12 +24,27 @@ from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
+from slomo.vocabulary.workload import Workload
 from slomo.workflow.chains.moving import moving_costs
 from slomo.workflow.chains.on_nodes import PlacedChains, core_numbers, isolations
 
 #: Measured time of every interval on every server [ms], after as much warm-up; a pool's buffers are reused every 3 ms
 #: or so.
 COUNTED_MS = 4.0
+#: More than a tenant beside the chains serves, and little of a wire.
+_NOISE_MPPS = 0.2
+
+
+@dataclass(frozen=True)
+class NodeNoise:
+    """Tenants that run beside the chains, on the last cores of every socket of every server."""
+
+    #: What each of them does; it handles its packets as fast as it can.
+    workload: Workload
+    #: Tenants of a socket.
+    per_socket: int
+    #: Cache ways and throttle that they are confined to.
+    place: StagePlace = field(default_factory=StagePlace)
 
 
 def judge_chains(
@@ -39,6 +55,7 @@ def judge_chains(
     move: MoveCost | float | None = None,
     manager_cycles: float | None = None,
     queue_capacity: int = DEFAULT_CAPACITY,
+    beside: NodeNoise | None = None,
     seed: int = 0,
 ) -> Judgement:
     """Simulate every server in every interval, and return which share of its load each chain serves.
@@ -52,11 +69,12 @@ def judge_chains(
     one gives them back (OpenNetVM). They take the last two cores of the socket, which the cluster must reserve; by
     default the card itself fills and empties rings. `queue_capacity`: of the ring before each stage [packets], a power
     of two (OpenNetVM: 16384). Overloaded chains fill it, so the counted time must be long enough for that.
+    `beside`: other tenants; the cluster must reserve their cores, too.
 
     ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where in
     some interval a chain serves less than that, or than it is offered.
     """
-    plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, manager_cycles, queue_capacity, seed)
+    plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, manager_cycles, queue_capacity, beside, seed)
     shares: list[float] = []
     violations: dict[str, Violation] = {}
     for interval, seats in enumerate(plan.seats):
@@ -110,6 +128,7 @@ class _Runner:
         duration_ms: float,
         manager_cycles: float | None,
         queue_capacity: int,
+        beside: NodeNoise | None,
         seed: int,
     ) -> None:
         for server in cluster.servers:
@@ -121,7 +140,7 @@ class _Runner:
         self._manager_cycles, self._queue_capacity = manager_cycles, queue_capacity
         self._servers = {server.name: server for server in cluster.servers}
         self._own = {function.name: function for function in own}
-        self._duration_ms, self._seed = duration_ms, seed
+        self._duration_ms, self._beside, self._seed = duration_ms, beside, seed
         self.runs = 0
 
     def offered_mpps(self, server: str, item: RatedChain, interval: int) -> float:
@@ -170,11 +189,14 @@ class _Runner:
                 places[stage] = StagePlace(apart.llc_way_mask, apart.memory_bandwidth_percent)
             mpps = self.offered_mpps(name, item, interval)
             lines.append(ServiceChain(item.request.id, (*first, *names, *last), mpps=mpps, packet_size_b=sizes_b))
+        noise = self._noise(machine)
+        places |= {stage.name: self._beside.place for stage in noise if self._beside is not None}
+        noisy = [ServiceChain(stage.name, (stage.name,), mpps=_NOISE_MPPS) for stage in noise]
         buffer_b = max(2048, *(line.packet_size_b for line in lines))
         system = ChainSystem(
-            tuple(stages), tuple(lines), machine.name, queue_capacity=self._queue_capacity, buffer_b=buffer_b
+            (*stages, *noise), (*lines, *noisy), machine.name, queue_capacity=self._queue_capacity, buffer_b=buffer_b
         )
-        used = {workload.nf for item in chains for workload in item.request.chain}
+        used = {stage.workload.nf for stage in system.stages if stage.workload}
         self.runs += 1
         played = simulate_chains(
             machine,
@@ -195,6 +217,14 @@ class _Runner:
         end = (machine.nic_socket + 1) * machine.cores_per_socket
         work = (self._manager_cycles,)
         return [ChainStage("manager/in", end - 2, cycles=work), ChainStage("manager/out", end - 1, cycles=work)]
+
+    def _noise(self, machine: Machine) -> list[ChainStage]:
+        """Return the tenants beside the chains."""
+        if self._beside is None:
+            return []
+        each, cores = machine.cores_per_socket, self._beside.per_socket
+        last = [each * socket - number for socket in range(1, machine.sockets + 1) for number in range(1, cores + 1)]
+        return [ChainStage(f"beside/{core}", core, workload=self._beside.workload.saturated) for core in last]
 
     def _served(self, line: ServiceChain, result: ChainResult) -> float:
         """Return a chain's throughput [Mpps]; packets that may still wait in its stages at the end count as served."""
