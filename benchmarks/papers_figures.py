@@ -29,10 +29,13 @@ HERE = Path(__file__).resolve().parent
 NOISY = HERE.parent / "docs" / "examples" / "noisy-neighbour" / "test.yaml"
 SLOMO, RESQ, NFVNICE = "SLOMO (SIGCOMM'20)", "ResQ (NSDI'18)", "NFVnice (SIGCOMM'17)"
 NUMASFP, RMD = "NUMASFP (COMSNETS'22)", "RMD and VSPERF (OSS EU'18)"
-#: Metrics of each source of contention: occupancy of the LLC, references to it, memory, packets' cache.
-SOURCES = (
-    ("L3OCC",), ("L2MISS", "L2MPI", "L2HIT"), ("READ", "WRITE", "LMB", "L3MISS"), ("DDIOOCC", "PCIEHIT", "PCIEMISS"),
+#: Candidates of SLOMO's table in section 5; its QPI is UPI here. The table has no metric of the packets' cache.
+CANDIDATES = (
+    "IPC", "INST", "L3MISS", "L3MPI", "L3HIT", "L3OCC", "LMB", "L2HIT", "L2MPI", "L2MISS", "READ", "WRITE",
+    "LLCMISSLAT", "RMB", "UPI", "FREQ",
 )  # fmt: skip
+#: Metrics of each source of contention that these candidates can tell: occupancy of the LLC, references to it, memory.
+SOURCES = (("L3OCC",), ("L2MISS", "L2MPI", "L2HIT"), ("READ", "WRITE", "LMB", "L3MISS"))
 #: Where all memory is on another socket: occupancy, references, its memory, the link.
 LINK_SOURCES = (*SOURCES[:2], ("READ", "WRITE", "L3MISS", "LLCMISSLAT"), ("RMB", "UPI"))
 _MODELS: list[Path] = []
@@ -228,12 +231,13 @@ def metric_lines(
 ) -> Iterator[Line]:
     """Compare the metrics selected with those of the rivals alone, and count the sources of contention they cover.
 
-    All metrics are judged by one kind of model here. The paper's "2-5x" is of whole predictors: `slomo_errors`.
+    All metrics are judged by one kind of model here. The paper's "2-5x" is of whole predictors: `slomo_errors`. Its
+    lower end is asked for here, too; how section 5.1 selects could not be read, so forward selection does.
     """
     best = min(item.error for item in ranked.values())
     for name, rival in (("L2MISS", "Dobrescu's"), ("L3OCC", "Bubble-Up's")):
         what = f"{place}: error with {rival} metric alone ({name}) over that with those selected"
-        yield Line(figure, what, "-", ranked[name].alone / best, 1, 1e9)
+        yield Line(figure, what, "-", ranked[name].alone / best, 2, 1e9)
     useful = [name for name, item in ranked.items() if item.gain > 0.0]
     covered = sum(any(name in useful for name in names) for names in sources)
     what = f"{place}: sources of contention among metrics that lower the error, of {len(sources)}"
@@ -263,14 +267,19 @@ def slomo_errors(seed: int) -> Iterator[Line]:
 
 
 def slomo_metrics(seed: int) -> Iterator[Line]:
-    """Select metrics of contention (section 5.1) on both shipped datasets, and compare with one metric alone.
+    """Select among the paper's metrics (section 5.1) on both shipped datasets, and compare with one metric alone.
 
     The seed draws which settings are left out together; the datasets are what they are.
     """
     from slomo.records.catalog import find_dataset
+    from slomo.records.dataset import ProfileDataset
 
+    names = {f"competition.{name}" for name in CANDIDATES}
     for machine in ("e5-2620v4", "silver-4110"):
-        ranked = {item.name: item for item in rank_metrics(find_dataset(f"slomo-{machine}"), seed=seed)}
+        found = find_dataset(f"slomo-{machine}")
+        others = [name for name in found.frame if name.startswith("competition.") and name not in names]
+        drawn = ProfileDataset(found.frame.drop(columns=others), found.environment)
+        ranked = {item.name: item for item in rank_metrics(drawn, seed=seed)}
         yield from metric_lines("metrics", machine, ranked, SOURCES)
 
 
@@ -292,7 +301,7 @@ def slomo_link(seed: int) -> Iterator[Line]:
         others = drawn.frame.drop(columns=["competition.UPI", "competition.LLCMISSLAT"])
         without = min(item.error for item in rank_metrics(ProfileDataset(others, drawn.environment), seed=seed))
         what = f"{place}: error without the link's use and misses' latency over that with them"
-        yield Line("link", what, "-", without / best, 1, 1e9)
+        yield Line("link", what, "-", without / best, 1.1, 1e9)
 
 
 def slomo_utilisation(seed: int) -> Iterator[Line]:
