@@ -199,6 +199,7 @@ def profile(
             measured = _with_mixes(measured, workloads, host, settings, running, opened)
         for name, following in _following(measured, host, settings, running).items():
             beside = None if store is None else f"{store}.{name}"
+            following = _begun(beside, following)
             added = run_campaign(following, opened, beside, running.jobs, running.progress)
             told = {PACKED: sorted({*map(tenants_key, following.colocations)})} if name == "packed" else {}
             measured = measured.merge(ProfileDataset(added.frame, added.environment | told))
@@ -210,7 +211,7 @@ def _measured(
 ) -> ProfileDataset:
     """Make the runs that do not depend on results of other runs, and return the measurements."""
     if not settings.adaptive:
-        plan = _planned(workloads, machine, settings)
+        plan = _begun(running.store, _planned(workloads, machine, settings))
         return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
     from slomo.profiling.adaptive.campaign import run_adaptive  # only this way of measuring trains models
 
@@ -261,14 +262,33 @@ def _drawn_mixes(
 
 def _kept_plan(store: str, machine: Machine, settings: PlanSettings) -> ExperimentPlan | None:
     """Return the plan to which a store of mixes belongs; None without a store, or if settings differ."""
+    if (plan := _plan_in(store)) is None:
+        return None
+    asked = (machine.name, settings.seed, settings.replicates, settings.mix_count or len(plan))
+    return plan if (plan.machine, plan.seed, plan.replicates, len(plan)) == asked else None
+
+
+def _plan_in(store: str | Path) -> ExperimentPlan | None:
     if not Path(store).is_file():
         return None
     with CampaignStore(store) as opened:
-        if (stored := opened.settings().get("plan")) is None:
-            return None
-    plan = ExperimentPlan.from_dict(stored)
-    asked = (machine.name, settings.seed, settings.replicates, settings.mix_count or len(plan))
-    return plan if (plan.machine, plan.seed, plan.replicates, len(plan)) == asked else None
+        stored = opened.settings().get("plan")
+    return None if stored is None else ExperimentPlan.from_dict(stored)
+
+
+def _begun(store: str | Path | None, plan: ExperimentPlan) -> ExperimentPlan:
+    """Return the plan of a store that an earlier version began with other data sizes of competitors; else `plan`."""
+    begun = None if store is None else _plan_in(store)
+    return plan if begun is None or _without_sizes(begun) != _without_sizes(plan) else begun
+
+
+def _without_sizes(plan: ExperimentPlan) -> dict[str, Any]:
+    """Return a plan as a document without the data sizes of its competitors."""
+    document = plan.to_dict()
+    for colocation in document["colocations"]:
+        for competitor in colocation["competitors"]:
+            competitor["configuration"].pop("data_size_mib", None)
+    return document
 
 
 def _planned(workloads: Sequence[Workload], machine: Machine, settings: PlanSettings) -> ExperimentPlan:

@@ -1,6 +1,7 @@
 """Designs span what they say, plans are values, mixes for calibration and test never meet."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import strategies as st
 
 from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, UnknownNameError
 from slomo.profiling.campaign.schedule import needs_another
+from slomo.profiling.plans import sources as plans
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan, stream_of
 from slomo.profiling.plans.designs import Pressure, competitor, grid, make_design, slomo_grid, sobol, thinned
 from slomo.profiling.plans.plan import ExperimentPlan, combine, run_seed
 from slomo.profiling.plans.sources import sources
+from slomo.testbed.simulated import SimulatedTestbed
 from slomo.testing.builders import toy_plan
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Traffic, Workload
@@ -240,6 +243,34 @@ def test_instances_are_enough_for_the_load_that_is_meant(name: str) -> None:
         assert rate * 8e-3 * (size_b + 20) <= 1.01 * machine.nic_gbps
         assert number % 3 == 1 or rate * lines * 64e-3 <= 2.53
         assert rate * point.instances * 8e-3 * (size_b + 20) <= 1.02 * machine.shared_wire_gbps() or size_b == 64
+
+
+def test_several_instances_leave_a_large_cache_partly_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With data divided among instances in every second setting, more settings of four and more do not fill it."""
+    machine = load_machine("gold-6430")
+
+    def held_mib() -> list[float]:
+        beside = [point for number, point in enumerate(sources(machine, 588, seed=3)) if number % 3 < 2]
+        settings_of = [(point.workload.configuration, point.instances) for point in beside if point.instances > 3]
+        return [float(chosen["data_size_mib"]) * instances for chosen, instances in settings_of]
+
+    divided = np.array(held_mib())
+    monkeypatch.setattr(plans, "_LARGE_LLC_MIB", machine.llc_mib)
+    assert (divided < machine.llc_mib).mean() > 1.3 * (np.array(held_mib()) < machine.llc_mib).mean()
+
+
+def test_a_campaign_with_other_data_sizes_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store keeps the data sizes of the version that began it; another number of runs is another campaign."""
+    wanted = {"machine": "gold-6430", "plan": "pressure", "jobs": 1, "store": tmp_path / "begun.sqlite"}
+    testbed = SimulatedTestbed("gold-6430", accesses=60_000, scale=64)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(plans, "_LARGE_LLC_MIB", 100.0)
+        begun = profile("lpm", testbed=testbed, runs=6, **wanted)
+
+    assert profile("lpm", testbed=testbed, runs=6, **wanted) == begun
+    assert profile("lpm", testbed=testbed, runs=6, **wanted | {"store": None}) != begun
+    with pytest.raises(IncompatibleMeasurementsError, match="another campaign"):
+        profile("lpm", testbed=testbed, runs=5, **wanted)
 
 
 def test_link_plan_puts_all_memory_on_the_other_socket():

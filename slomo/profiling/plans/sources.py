@@ -31,6 +31,11 @@ _ASIDE_M_S, _MOST_READS = (0.5, 40.0), 1000
 _PORT_LOAD, _MEMORY_LOAD = (0.02, 1.0), (0.02, 1.1)
 #: Random memory traffic of one core past the caches [GB/s] (ResQ, section 4.2): more load takes more instances.
 _CORE_GB_S = 2.5
+#: LLC [MiB] above which data of every second setting are divided among its instances: several network functions leave
+#: such a cache partly free or just fill it, while several instances with data of their own mostly overfill it.
+_LARGE_LLC_MIB = 40.0
+#: Parts of the range of data sizes; every second part has divided data.
+_PARTS = 64
 #: Total data of all instances in memory points, in LLC sizes, so that nearly every access misses.
 _BEYOND_LLC = (4.0, 16.0)
 
@@ -75,10 +80,10 @@ def memory_pressures(machine: Machine, points: int, seed: int = 0, instances: in
 
 def _on_caches(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     """Return one setting of synthetic competitors that put pressure on the cache, at a place of the design."""
-    reads = _between((1.0, 50.0), place[0])
+    reads, instances = _between((1.0, 50.0), place[0]), _instances(place[-1], most)
     rate = _between(_ACCESSES_M_S, place[1]) / reads
-    settings = {"data_size_mib": _data_mib(machine, place[2]), "reads_per_packet": round(reads)}
-    return _pressure({**settings, "rate_mpps": rate}, _instances(place[-1], most))
+    settings = {"data_size_mib": _data_mib(machine, place[2], instances), "reads_per_packet": round(reads)}
+    return _pressure({**settings, "rate_mpps": rate}, instances)
 
 
 def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
@@ -93,7 +98,7 @@ def _on_ports(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     settings = {
         "packet_size_b": round(size_b),
         "packet_buffers": round(_between(_BUFFERS, place[2])),
-        "data_size_mib": _data_mib(machine, place[3]),
+        "data_size_mib": _data_mib(machine, place[3], instances),
         "reads_per_packet": min(max(1, round(_between(_ASIDE_M_S, place[4]) / rate)), _MOST_READS),
     }
     return _pressure({**settings, "rate_mpps": rate}, instances)
@@ -128,9 +133,16 @@ def _wire_gbps(machine: Machine) -> float:
     return wire if math.isfinite(wire) else machine.nic_gbps
 
 
-def _data_mib(machine: Machine, place: float) -> float:
-    """Return the size of an instance's data: from a private L2's to four LLCs."""
-    return _between((machine.l2_kib / _KIB_PER_MIB, 4.0 * machine.llc_mib), place)
+def _data_mib(machine: Machine, place: float, instances: int) -> float:
+    """Return the size of an instance's data, from a private L2's to four LLCs.
+
+    If the LLC is large, this is the size for all instances together in every second setting.
+    """
+    l2_mib = machine.l2_kib / _KIB_PER_MIB
+    data_mib = _between((l2_mib, 4.0 * machine.llc_mib), place)
+    if machine.llc_mib <= _LARGE_LLC_MIB or int(place * _PARTS) % 2 == 0:
+        return data_mib
+    return max(data_mib / instances, l2_mib / 4.0)
 
 
 #: Sources of contention, in the order of the points.
