@@ -72,20 +72,21 @@ def main() -> int:
     library = ModelLibrary.load(given.directory / "models")
     for seed in given.seed or [1]:
         print(f"seed {seed}, up to {given.replicas} instances: {SERVERS} requests on exclusive servers", flush=True)
-        for name, each in compared(library, seed, given.replicas).items():
+        found = compared(library, seed, given.replicas)
+        e2 = by_e2(library, drawn(library, seed, given.replicas), make_judge())
+        for name, each in (found | dict(zip(("e2", "e2, equal safety"), e2, strict=True))).items():
             print(f"  {name:20} {each}", flush=True)
     return 0
 
 
 def compared(library: ModelLibrary, seed: int, replicas: int = 1) -> dict[str, Admitted]:
-    """Return what is admitted by every predictor at equal safety, and by what was published; one draw."""
+    """Return what is admitted by every predictor at equal safety, and by Dobrescu's first fit; one draw."""
     judge, requests = make_judge(), drawn(library, seed, replicas)
     found = {name: by_predictor({"": library}, requests, *PREDICTORS[name], judge) for name in PREDICTORS}
     libraries = {"": library, ", mixes as runs": with_mixes(library)}
     found |= {name: by_predictor(libraries, requests, forms, "composed", judge) for name, forms in BASELINES.items()}
     first_fit = Placer(library, cluster(), "dobrescu", model="dobrescu", observe=judge.throughput)
     found["dobrescu first fit"] = admitted(first_fit, requests, judge)
-    found["e2"], found["e2, equal safety"] = by_e2(library, requests, judge)
     return found
 
 
