@@ -60,14 +60,23 @@ class ReadySection(Struct, forbid_unknown_fields=True):
         Annotated[Literal[True], Meta(description="DPDK's telemetry socket of {file_prefix} answers")] | UnsetType
     ) = UNSET
     first_reading: Annotated[Literal[True], Meta(description="its throughput can be read")] | UnsetType = UNSET
-    limit_s: Annotated[_Limit, Meta(description="seconds to wait at most")] | UnsetType = UNSET
+    limit_s: Annotated[_Limit, Meta(description="seconds to wait at most")] = 30.0
 
     def __post_init__(self) -> None:
-        signals = [name for name in _SIGNALS if getattr(self, name) is not UNSET]
-        if len(signals) > 1 or (not signals and self.limit_s is UNSET):
+        if sum(getattr(self, name) is not UNSET for name in _SIGNALS) > 1:
             raise ValueError(f"Expected one of {', '.join(_SIGNALS)}; and limit_s")
         if self.regex is not UNSET:
             _groups("regex", self.regex)
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of sign."""
+        return next((name for name in _SIGNALS if getattr(self, name) is not UNSET), "first_reading")
+
+    @property
+    def value(self) -> Any:
+        """Return the fields, pattern, port or path of the sign, which may hold placeholders; True if it has none."""
+        return True if self.kind == "first_reading" else getattr(self, self.kind)
 
 
 class ThroughputSource(Struct, forbid_unknown_fields=True):
@@ -150,7 +159,7 @@ class HostSection(Struct, forbid_unknown_fields=True):
     """How slomo starts, reads and stops a network function on a real machine."""
 
     command: Annotated[
-        list[str | float],
+        list[str | int | float],
         Meta(
             min_length=1,
             max_length=400,
@@ -160,7 +169,7 @@ class HostSection(Struct, forbid_unknown_fields=True):
     ]
     throughput: Annotated[ThroughputSource, Meta(description="where its throughput is read")]
     environment: Annotated[
-        dict[Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], str | float],
+        dict[Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], str | int | float],
         Meta(description="variables added to the environment"),
     ] = {}
     working_directory: (
@@ -174,14 +183,15 @@ class HostSection(Struct, forbid_unknown_fields=True):
     traffic: Annotated[TrafficSection, Meta(description="where {pcap} comes from, and whether a generator sends")] = (
         field(default_factory=TrafficSection)
     )
-    ready: (
-        Annotated[
-            ReadySection,
-            Meta(description="one of json, regex, tcp_port, file, telemetry, first_reading; and limit_s"),
-        ]
-        | UnsetType
-    ) = UNSET
+    ready: Annotated[
+        ReadySection, Meta(description="one of json, regex, tcp_port, file, telemetry, first_reading; and limit_s")
+    ] = field(default_factory=ReadySection)
     stop: Annotated[StopSection, Meta(description="how it is asked to end")] = field(default_factory=StopSection)
     steady: Annotated[Steadiness, Meta(description="when its throughput counts as steady")] = field(
         default_factory=Steadiness
     )
+
+    @property
+    def is_fed(self) -> bool:
+        """Return whether the traffic generator sends to the NF."""
+        return self.traffic.generator or self.throughput.source == "generator"

@@ -553,7 +553,7 @@ def nf_output(path: Path) -> object:
     """Read what a network function tells of itself."""
     definition = host_definition("synthetic")
     readings = FunctionReadings("synthetic")
-    take = _json_taker(definition.throughput, readings)
+    take = _json_taker(definition.section.throughput, readings)
     for number, line in enumerate(lines_of(path)):
         take(0.1 * number, line)
     return readings

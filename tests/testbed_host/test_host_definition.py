@@ -4,13 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
 from slomo.host.cores import assign_cores, parse_cpu_list
 from slomo.testbed.host.counters.registry import choose_reader
 from slomo.testbed.host.nf import command
 from slomo.testbed.host.nf.command import Surroundings, command_words
-from slomo.testbed.host.nf.definition import host_definition, parse_host, runnable_names
+from slomo.testbed.host.nf.definition import HostDefinition, host_definition, parse_host, runnable_names
 from slomo.testbed.host.settings import HostSettings
 from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.workload import Traffic, Workload
@@ -105,16 +106,17 @@ def test_shipped_network_functions_can_run() -> None:
 
 def parse_host_again(nf: str, words: list[str]) -> Any:
     """Return a shipped definition whose command does without our binary, so that nothing is compiled."""
-    from dataclasses import replace
-
-    return replace(host_definition(nf), command=tuple(words))
+    section = host_definition(nf).section
+    return HostDefinition(nf, structs.replace(section, command=words), host_definition(nf).settings)
 
 
 def test_fingerprints_follow_the_definition() -> None:
-    """Two definitions share a fingerprint only if they say the same."""
+    """Two definitions share a fingerprint only if they say the same, in every version of slomo."""
     section = {"command": ["x"], "throughput": {"source": "json-lines", "packets": "p"}}
     one = parse_host(section, nf="own")
-    assert one.fingerprint == parse_host(section, nf="own").fingerprint
+    full = {**section, "command": ["x", 3, 2.5], "ready": {"tcp_port": 7001}, "traffic": {"generator": True}}
+    assert one.fingerprint == "ceddde6fba13ac7a"  # stored traces and calibrations carry these
+    assert parse_host(full, nf="own").fingerprint == "948f619f60038a6f"
     assert one.fingerprint != parse_host({**section, "stop": {"signal": "SIGTERM"}}, nf="own").fingerprint
     assert one.fingerprint != parse_host({**section, "steady": {"stretch_s": 2}}, nf="own").fingerprint
 

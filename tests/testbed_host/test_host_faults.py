@@ -21,6 +21,7 @@ from slomo.host.family import Family, place_of_groups
 from slomo.host.locks import MachineLock
 from slomo.host.marker import VARIABLE, RunMark, boot_identity, new_mark, pid_namespace, start_time
 from slomo.host.process import ManagedProcess
+from slomo.testbed.host.nf.definition import parse_host
 from slomo.testbed.host.nf.readings import FunctionReadings
 from slomo.testbed.host.nf.ready import ReadyWatch
 from slomo.testbed.host.settings import HostSettings
@@ -365,7 +366,8 @@ def test_what_keeps_readings_away_is_told_with_the_time_limit() -> None:
     readings = FunctionReadings("one")
     readings.problem = "host 'gen1' cannot be reached"
     process: Any = SimpleNamespace(name="one", require_alive=lambda _: None, last_words=lambda: "")
-    definition: Any = SimpleNamespace(ready=SimpleNamespace(kind="first_reading", value=True, limit_s=0.05))
+    section = {"command": ["one"], "throughput": {"source": "generator"}, "ready": {"limit_s": 0.05}}
+    definition = parse_host(section, nf="one")
 
     with pytest.raises(TestbedError, match=r"was not ready within 0.05 s .*; host 'gen1' cannot be reached"):
         ReadyWatch(definition, process, readings, {}).wait()

@@ -119,8 +119,8 @@ class Experiment:
         reading = probe.of([target.key])
         if reading is None or not (self.colocation.competitors or probe.fresh([target.key])):
             definition = self._plan[0][0]
-            spare = self._bench.cores[1 : 1 + definition.cores]
-            if len(spare) < definition.cores:
+            spare = self._bench.cores[1 : 1 + definition.section.cores]
+            if len(spare) < definition.section.cores:
                 return NOTHING_CORE
             with Run(self._bench.generator) as run:
                 tenant = run.start(definition, target, spare)
@@ -199,7 +199,7 @@ class Experiment:
         """Wait until all tenants' throughput is steady; record in the provenance which exceeded the time limit."""
         for tenant in tenants:
             definition = tenant.definition
-            steady = wait_steady(tenant.readings, definition.steadiness, lambda: _require_alive(tenants))
+            steady = wait_steady(tenant.readings, definition.section.steady, lambda: _require_alive(tenants))
             if not steady:
                 self._details.setdefault("not_steady", []).append(definition.nf)
 

@@ -110,7 +110,9 @@ class WindowTaker:
 
     def _valid(self, tenants: Sequence[HostTenant], windows: Sequence[Window]) -> bool:
         polling = [
-            (tenant, window) for tenant, window in zip(tenants, windows, strict=True) if tenant.definition.polling
+            (tenant, window)
+            for tenant, window in zip(tenants, windows, strict=True)
+            if tenant.definition.section.polling
         ]
         self.starved = {
             tenant.definition.nf: window.cpu_share

@@ -84,8 +84,8 @@ class Run:
 
 
 def _capture(definition: HostDefinition, workload: Workload) -> str:
-    if definition.pcap is not None:
-        return str(require_frames(Path(definition.pcap).absolute()))
+    if definition.section.traffic.pcap is not None:
+        return str(require_frames(Path(definition.section.traffic.pcap).absolute()))
     return str(cached_pcap(workload.traffic, cache_directory() / "captures")) if needs_pcap(definition) else ""
 
 

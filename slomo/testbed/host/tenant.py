@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from signal import Signals
 
 from slomo.errors import TestbedError
 from slomo.host.marker import RunMark
@@ -59,7 +60,7 @@ class HostTenant:
             where.cores,
             mark,
             environment=environment,
-            directory=definition.working_directory or where.directory,
+            directory=definition.section.working_directory or where.directory,
         )
         self._readout: Readout | None = None
         try:
@@ -83,15 +84,17 @@ class HostTenant:
     def stop(self) -> None:
         """Stop the NF's process and the reading of its throughput."""
         try:
-            self.process.stop(self.definition.stop_signal, self.definition.stop_limit_s)
+            stop = self.definition.section.stop
+            self.process.stop(Signals[stop.signal], stop.limit_s)
         finally:
             if self._readout is not None:
                 self._readout.close()
 
     def _require_free_ports(self, table: Mapping[str, str]) -> None:
+        section = self.definition.section
         for text in (
-            self.definition.throughput.port,
-            self.definition.ready.value if self.definition.ready.kind == "tcp_port" else "",
+            section.throughput.port,
+            section.ready.value if section.ready.kind == "tcp_port" else "",
         ):
             port = port_number(str(text), table, self.definition.nf) if text != "" else 0
             if port and port_answers(port):
@@ -106,8 +109,8 @@ def needs_port(definition: HostDefinition) -> bool:
     texts = [
         *definition.command,
         *definition.environment.values(),
-        str(definition.throughput.port),
-        str(definition.ready.value),
+        str(definition.section.throughput.port),
+        str(definition.section.ready.value),
     ]
     return "port" in placeholders(texts)
 

@@ -233,9 +233,9 @@ class HostTestbed:
         for definition, workload in zip(definitions, colocation.tenants, strict=True):
             definition.configured(workload)
             require_program(definition)
-            if definition.pcap is not None:
-                require_frames(Path(definition.pcap))
-        counts = [definition.cores for definition in definitions]
+            if definition.section.traffic.pcap is not None:
+                require_frames(Path(definition.section.traffic.pcap))
+        counts = [definition.section.cores for definition in definitions]
         if colocation.target is None:
             counts = [1, *counts]  # the target's core stays free for the probes
         assigned = assign_cores(self.cores, counts, colocation.label)

@@ -147,8 +147,8 @@ def require_program(definition: HostDefinition) -> None:
 
     Examples
     --------
-    >>> from slomo.vocabulary.host_section import ThroughputSource
-    >>> require_program(HostDefinition("x", ("sh",), ThroughputSource("generator")))
+    >>> from slomo.testbed.host.nf.definition import parse_host
+    >>> require_program(parse_host({"command": ["sh"], "throughput": {"source": "generator"}}, nf="x"))
     """
     program = definition.command[0]
     if not placeholders([program]) and shutil.which(program) is None:

@@ -39,12 +39,12 @@ class Readout:
     ) -> None:
         self._generator: TrafficGenerator | None = None
         self.readings = FunctionReadings(definition.nf)
-        self._source = definition.throughput
+        self._source = definition.section.throughput
         self._process = process
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         source = self._source
-        if definition.generator:
+        if definition.section.is_fed:
             self._generator = sending = _required(generator, definition.nf)
             sending.start(traffic or Traffic())
             if source.source == "generator":

@@ -27,10 +27,9 @@ class ReadyWatch:
     def __init__(
         self, definition: HostDefinition, process: ManagedProcess, readings: FunctionReadings, table: Mapping[str, str]
     ) -> None:
-        self._signal, self._process, self._readings = definition.ready, process, readings
+        self._signal, self._process, self._readings = definition.section.ready, process, readings
         self._seen = False
-        value = definition.ready.value
-        kind = definition.ready.kind
+        value, kind = self._signal.value, self._signal.kind
         if kind in ("json", "regex"):
             matches = _json_matcher(value) if kind == "json" else re.compile(value).search
             for stream in ("stdout", "stderr"):

@@ -8,6 +8,8 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
+from msgspec import structs
+
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.tenant import HostTenant, paused
@@ -64,4 +66,4 @@ def quickened(definition: HostDefinition, interval_s: float) -> HostDefinition:
     for place, word in enumerate(words[:-1]):
         if word == _INTERVAL:
             words[place + 1] = f"{interval_s:g}"
-    return replace(definition, command=tuple(words))
+    return replace(definition, section=structs.replace(definition.section, command=words))
