@@ -8,19 +8,26 @@ the slice's ends are the uncertainty due to phases. The prediction is the mixtur
 (Jaynes, Phys. Rev. 106, 1957).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from slomo.errors import UnknownNameError
 from slomo.models.applicability import Verdict
 from slomo.models.functions.regression import rising
+from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.neighbourhood import UNKNOWN
+from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.probe_tables import ProbeTables
 from slomo.vocabulary.vector import Floats
 
 #: Largest log-ratio of neighbouring levels' weights; bisection stops at the precision of a double.
 _STEEPEST = 1e6
 _HALVINGS = 80
+#: Probability with which the interval of a prediction contains the measured performance.
+COVERAGE = 0.9
+_NO_PAIRS = ConformalCalibration(np.zeros(0), "none")
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,12 @@ class ProbePrediction:
     high: float
     #: Level of the dial that the reporter takes the competitor for, in the dial's unit.
     level: float
-    #: Extrapolated where the competitor presses harder than the dial ever did.
+    #: Lower and upper end of the interval at :data:`COVERAGE`, from errors in measured pairs; 0 to 1 with too few.
+    interval: tuple[float, float]
+    #: Unknown with too few measured pairs; extrapolated if the competitor presses harder than the dial ever did.
     verdict: Verdict
+    #: Why the verdict is not `supported`; empty if it is.
+    reason: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +68,18 @@ class ProbeModel:
     """
 
     tables: ProbeTables
+    #: Errors of these predictions in measured pairs.
+    calibration: ConformalCalibration = _NO_PAIRS
+
+    def calibrated(self, measured: Mapping[tuple[str, str], float]) -> "ProbeModel":
+        """Return the model with intervals as wide as its errors in measured pairs.
+
+        `measured`: target and competitor -> performance beside it, as a share of the target's speed alone; pairs of
+        applications without a probe are left out.
+        """
+        known = {pair: share for pair, share in measured.items() if set(pair) <= self.tables.sensitivity.keys()}
+        foretold = np.array([self.predict(*pair).performance for pair in known])
+        return replace(self, calibration=calibrate(np.array(list(known.values())), foretold, 1.0, "pairs"))
 
     def predict(self, target: str, competitor: str) -> ProbePrediction:
         """Return the performance of `target` beside `competitor`.
@@ -72,15 +95,32 @@ class ProbeModel:
         slowdown = rising(times)
         slowdown = np.interp(self.tables.levels, levels, slowdown / slowdown[0])
         fastest, slowest = hull_slice(reporter, slowdown, felt)
+        performance, verdict, reason = 1.0 / likeliest(reporter, slowdown, felt), Verdict.SUPPORTED, ""
+        if felt > reporter[-1]:
+            verdict, reason = Verdict.EXTRAPOLATED, "the competitor presses harder than the dial ever did"
+        if lacking := self.calibration.missing(COVERAGE):
+            count = self.calibration.count
+            verdict, reason = Verdict.UNKNOWN, f"{count} measured pairs tell its error, needed {count + lacking}"
         return ProbePrediction(
             target=target,
             competitor=competitor,
-            performance=1.0 / likeliest(reporter, slowdown, felt),
+            performance=performance,
             low=1.0 / slowest,
             high=1.0 / fastest,
             level=_level(reporter, self.tables.levels, felt),
-            verdict=Verdict.SUPPORTED if felt <= reporter[-1] else Verdict.EXTRAPOLATED,
+            interval=self.calibration.one_interval_mpps(performance, 1.0, COVERAGE, UNKNOWN),
+            verdict=verdict,
+            reason=reason,
         )
+
+
+def measured_pairs(dataset: ProfileDataset) -> dict[tuple[str, str], float]:
+    """Return the mean performance of every function beside one other, as a share of its speed alone."""
+    frame, found = dataset.frame, dict[tuple[str, str], list[float]]()
+    for row in np.flatnonzero((frame["competitor_count"] == 1).to_numpy()).tolist():
+        target, solo = str(frame["nf"].iloc[row]), dataset.solo_mpps(str(frame["target"].iloc[row]))
+        found.setdefault((target, dataset.competitors(row)[0].nf), []).append(float(dataset.throughput[row]) / solo)
+    return {pair: float(np.mean(shares)) for pair, shares in found.items()}
 
 
 def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:

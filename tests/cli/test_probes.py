@@ -39,7 +39,12 @@ def test_imported_probes_answer(folder: Path, capsys: pytest.CaptureFixture[str]
     (answer,) = json.loads(capsys.readouterr().out)
 
     assert answer["performance"] == pytest.approx(2 / 3)
-    assert answer["verdict"] == "supported"
+    assert (answer["verdict"], answer["interval"]) == ("unknown", [0.0, 1.0])
+    (folder / "pairs.csv").write_text("a,b,share\n" + "lbm,lbm,0.66\nlbm,lbm,0.68\n" + "lbm,x,0.9\n", encoding="utf-8")
+    pairs = str(folder / "pairs.parquet")
+    assert main(["dataset", "import", str(folder / "pairs.csv"), "--machine", "m", "--out", pairs]) == 0
+    assert main(["probes", out, "--measured", pairs]) == 0
+    assert "1 measured pairs tell its error, needed 9" in capsys.readouterr().out
 
 
 def test_what_holds_no_probes_is_told_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,7 @@
 """Prediction from probes alone: the hull of what phases leave open, its middle, and published pairs as a yardstick."""
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.evaluation.probes import ProbeModel, hull_slice, likeliest
 from slomo.models.applicability import Verdict
 from slomo.models.functions.regression import rising
+from slomo.models.intervals import calibrate
 from slomo.records.importing.probe_tables import ProbeTables, read_probe_tables
 
 LEVELS = np.array([0.0, 8.0, 16.0, 24.0])
@@ -52,9 +55,34 @@ def test_a_curve_that_bends_leaves_phases_open() -> None:
 
 def test_more_than_the_dial_is_said_to_be_extrapolated() -> None:
     """A competitor that presses harder than the dial ever did is taken for its end, and the verdict says so."""
-    prediction = model([10.0, 12.0, 16.0, 20.0], 30.0).predict("app", "app")
+    asked = model([10.0, 12.0, 16.0, 20.0], 30.0)
+    asked = replace(asked, calibration=calibrate(np.linspace(0.8, 1.0, 9), np.full(9, 0.9), 1.0, "pairs"))
+    prediction = asked.predict("app", "app")
     assert prediction.verdict is Verdict.EXTRAPOLATED
+    assert "harder than the dial" in prediction.reason
     assert prediction.performance == pytest.approx(0.5)
+
+
+def test_measured_pairs_set_the_width() -> None:
+    """Eight pairs tell no interval of 90 %; with more, it is as wide as the errors, at least as wide as noise."""
+    probed, pair = model([10.0, 10.0, 10.0, 40.0], 10.0), ("app", "app")
+    few = ProbeModel(probed.tables, calibrate(np.full(8, 1.0), np.full(8, 1.0), 1.0, "pairs")).predict(*pair)
+    assert (few.interval, few.verdict, few.reason) == (
+        (0.0, pytest.approx(1.0, abs=1e-3)),
+        Verdict.UNKNOWN,
+        "8 measured pairs tell its error, needed 9",
+    )
+    names = tuple(f"app{number}" for number in range(5))
+    curve = (LEVELS, np.array([20.0, 24.0, 32.0, 40.0]))
+    many = ProbeModel(
+        replace(probed.tables, beside=dict.fromkeys(names, 14.0), sensitivity=dict.fromkeys(names, curve))
+    )
+    draw = np.random.default_rng(3)
+    shares = {pair: 10.0 / 14.0 + draw.normal(0.0, 0.02) for pair in itertools.product(names, repeat=2)}
+    told = many.calibrated({**shares, ("app0", "other"): 0.1}).predict("app0", "app1")
+    assert told.verdict is Verdict.SUPPORTED
+    assert 0.02 < told.interval[1] - told.interval[0] < 0.12
+    assert told.low == pytest.approx(told.high)
 
 
 def test_unknown_applications_are_named() -> None:
