@@ -181,13 +181,18 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
             f"{calibration.count} held-out errors stand behind '{model}', "
             f"an interval of {100.0 * coverage:g} % needs {calibration.count + lacking}"
         )
-    own = len(np.unique(np.abs(calibration.scores)))
-    is_table = bool(subject.manifest.get("table"))  # its rows are what is asked about: no composition is left out
-    if calibration.source == "cross-validation" and own < FEWEST_OF_PROFILE and not is_table:
+    if (own := too_few_of_profile(subject, calibration)) is not None:
         return (
             f"{own} held-out errors of the profile and none of mixes stand behind '{model}', needed {FEWEST_OF_PROFILE}"
         )
     return None
+
+
+def too_few_of_profile(subject: NFModel, calibration: ConformalCalibration) -> int | None:
+    """Return the number of a profile's held-out errors if these are too few to replace those of mixes; else None."""
+    own = len(np.unique(np.abs(calibration.scores)))
+    is_table = bool(subject.manifest.get("table"))  # its rows are what is asked about: no composition is left out
+    return own if calibration.source == "cross-validation" and own < FEWEST_OF_PROFILE and not is_table else None
 
 
 def groundless(subject: NFModel, model: str, calibration: ConformalCalibration) -> str | None:

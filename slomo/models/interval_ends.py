@@ -55,3 +55,22 @@ def interval_of_one(
     low, reach = min(max(middle + size * bounds[0], -1.0), -LEAST), middle + size * bounds[1]
     high = max(reach if reach < 1.0 else max(1.0 - predicted_mpps / solo_mpps, 0.0), LEAST)
     return max(predicted_mpps + solo_mpps * low, 0.0), predicted_mpps + solo_mpps * high
+
+
+def stretched(
+    mpps: Floats, ends: tuple[Floats, Floats], factor: Floats, solo_mpps: float | Floats
+) -> tuple[Floats, Floats]:
+    """Return both ends of intervals [Mpps], `factor` times as far from the prediction, 1 or more.
+
+    The lower end is at least 0; the upper end is raised at most to solo throughput.
+
+    Examples
+    --------
+    >>> low, high = stretched(np.array(4.0), (np.array(3.0), np.array(4.5)), np.array(3.0), 5.0)
+    >>> float(low), float(high)
+    (1.0, 5.0)
+    """
+    low, high = ends
+    below = np.maximum(mpps - factor * (mpps - low), 0.0)
+    above = np.maximum(high, np.minimum(mpps + factor * (high - mpps), solo_mpps))
+    return np.where(factor > 1.0, below, low), np.where(factor > 1.0, above, high)

@@ -19,6 +19,7 @@ from slomo.equilibrium.server import Joint, solve_joint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import TRAFFIC_PREFIX
+from slomo.models.interval_ends import stretched
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import LatentSensitivity
@@ -314,6 +315,9 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
             mpps[at] = subject.model(how.model).predict_mpps(features[mine])
             low[at], high[at] = interval_mpps(subject, how.model, mpps[at], how.coverage, kind[at])
             family, repeats = subject.model(how.model), repeats_of(subject, how.coverage)
+            if isinstance(family, LatentSensitivity):
+                factor = family.stretch((places[at] >= 0).sum(axis=1))
+                low[at], high[at] = stretched(mpps[at], (low[at], high[at]), factor, subject.solo_mpps)
             if repeats is not None and isinstance(family, LatentSensitivity):
                 known = at[family.were_measured(features[mine])]
                 low[known], high[known] = repeats.interval_mpps(

@@ -20,7 +20,7 @@ from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict, worst
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.evidence import Evidence, VerdictErrors, caution, doubt, evidence_of
-from slomo.models.interval_ends import ends_mpps
+from slomo.models.interval_ends import ends_mpps, stretched
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import UNKNOWN, kind_of
 from slomo.models.nf_model import NFModel
@@ -157,6 +157,13 @@ def read(
         verdict, reasons = Verdict.EXTRAPOLATED, (*reasons, why)
     if repeats is None and (why := doubt_of(subject, name, options.coverage)):
         verdict, reasons = Verdict.UNKNOWN, (why, *reasons)
+    ends = calibration.one_interval_mpps(mpps, subject.solo_mpps, options.coverage, kind)
+    if isinstance(family, LatentSensitivity) and (factor := family.stretch(len(case.competitors))) > 1.0:
+        low, high = stretched(np.array(mpps), (np.array(ends[0]), np.array(ends[1])), factor, subject.solo_mpps)
+        ends = float(low), float(high)
+    if verdict is not Verdict.UNKNOWN and ends[0] <= 0.0 and ends[1] >= subject.solo_mpps:
+        why = f"the interval of {100.0 * options.coverage:g} % spans everything from 0 to solo throughput"
+        verdict, reasons = Verdict.UNKNOWN, (why, *reasons)
     return Prediction(
         target=case.target,
         competitors=case.competitors,
@@ -164,7 +171,7 @@ def read(
         model=name,
         solo_mpps=subject.solo_mpps,
         throughput_mpps=mpps,
-        interval=calibration.one_interval_mpps(mpps, subject.solo_mpps, options.coverage, kind),
+        interval=ends,
         coverage=options.coverage,
         verdict=verdict,
         reasons=reasons,
@@ -180,11 +187,10 @@ def read(
 
 def _by_name(family: LatentSensitivity, count: int, verdict: Verdict) -> tuple[Verdict, tuple[str, ...]]:
     """Return verdict and reasons if neighbours are known only by name and the target was not measured beside them."""
-    if count > family.most:
-        return Verdict.EXTRAPOLATED, (f"beside {count} others, measured beside {family.most} at most",)
+    more = (f"beside {count} others, measured beside {family.most} at most",) if count > family.most else ()
     if verdict is Verdict.SUPPORTED:
-        return verdict, ()
-    return verdict, (
+        return Verdict.EXTRAPOLATED if more else verdict, more
+    return verdict, more or (
         "not measured beside these, and their pressure, estimated from other rates, is outside what was measured",
     )
 

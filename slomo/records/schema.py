@@ -50,6 +50,8 @@ STABILITY, SEED, RUN_KEY, TRUTH = "stability", "seed", "run_key", "truth_mpps"
 THROUGHPUT_SE = "throughput_se_mpps"
 #: Sockets of tenants and memory, as in a co-location; "null" or absent if all are on the NIC's socket.
 NODES = "nodes"
+#: Name of the scenario of a row of an imported table; absent if the table names none.
+SCENARIO = "scenario"
 
 #: Columns that identify a measurement: the experiment, the row's tenant, the seed.
 IDENTITY = (RUN_KEY, TENANT, SEED)
@@ -66,6 +68,7 @@ TEXT_COLUMNS = (
     STABILITY,
     RUN_KEY,
     NODES,
+    SCENARIO,
 )
 _INTEGER = (PACKET_SIZE, FLOW_COUNT, COMPETITOR_COUNT, TENANT, REPLICATES, SEED)
 
@@ -197,7 +200,7 @@ def _typed(values: "pd.Series[Any]", name: str, place: _Place) -> "pd.Series[Any
     if kind == "text":
         if name in (ISOLATION, NODES):
             return values.astype(object).fillna("null").astype(str).replace({"": "null", "None": "null"})
-        return values.astype(str)
+        return (values.astype(object).fillna("") if name == SCENARIO else values).astype(str)
     numbers = _numbers(values, name, place)
     if kind == "number":
         return pd.Series(numbers)

@@ -99,6 +99,7 @@ class Metrics:
         self.evictions = Counter(
             "slomo_kubernetes_evictions_total", "Pods moved from nodes where a promise is broken.", ("mode", "outcome")
         )
+        self.predictions = Counter("slomo_predictions_total", "Predictions, by their verdict.", ("verdict",))
         self.decisions = Counter("slomo_placement_decisions_total", "Placement decisions.", ("verdict",))
         self.actions = Counter("slomo_control_actions_total", "Changes made to the cluster or to hosts.", ("verb",))
         self.reloads = Counter("slomo_model_reloads_total", "Exchanges of the models in force.", ("outcome",))
@@ -119,7 +120,7 @@ class Metrics:
         (True, True)
         """
         families = (self.requests, self.extender, self.extender_requests, self.unjudged, self.told, self.evictions,
-                    self.decisions, self.actions, self.reloads)  # fmt: skip
+                    self.predictions, self.decisions, self.actions, self.reloads)  # fmt: skip
         lines = [line for family in families for line in family.lines()]
         for read in self._sources:
             for name, text, labels, values in read():

@@ -15,7 +15,7 @@ from slomo.compose.ports import port_shares_mpps
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
 from slomo.records.rows import competitors_from_cell, workload_from_columns
-from slomo.records.schema import isolated, placed
+from slomo.records.schema import SCENARIO, isolated, placed
 from slomo.training.noise import row_variance
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS
@@ -336,9 +336,11 @@ def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
 
 
 def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
-    """Return a group number per row: rows beside the same competitor setting form a group."""
+    """Return a group number per row: rows of one scenario, or beside the same competitor setting, form a group."""
     if imported:
-        return np.arange(len(rows))
+        scenarios = rows[SCENARIO] if SCENARIO in rows else np.arange(len(rows))
+        codes: NDArray[np.int64] = np.unique(scenarios, return_inverse=True)[1].astype(np.int64)
+        return codes if codes.max(initial=0) > 0 else np.arange(len(rows))
     group_numbers: dict[str, int] = {}
     kinds = rows["competitors"].map({text: _kind(text) for text in rows["competitors"].unique()})
     return np.array([group_numbers.setdefault(kind, len(group_numbers)) for kind in kinds], dtype=np.int64)

@@ -16,7 +16,7 @@ import slomo.records.schema as schema
 from slomo.errors import SlomoError
 from slomo.files.json_text import parse_json
 from slomo.records.dataset import ProfileDataset
-from slomo.records.importing.plausible import MOST_MPPS, MOST_OF_SOLO
+from slomo.records.importing.plausible import MOST_MPPS, MOST_OF_SOLO, PORT_SLACK
 from slomo.training.features import FULL_PORT, limited_in_mixes
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS, Rule
@@ -78,7 +78,7 @@ def _by_throughput(
     usual = np.where(np.isnan(usual), median(length, full), usual)
     return {
         f"above the {MOST_MPPS:.0f} Mpps that any port carries": mpps > MOST_MPPS,
-        "above the machine's line rate": mpps > 1.02 * rates,
+        "above the machine's line rate": mpps > PORT_SLACK * rates,
         f"more than {MOST_OF_SOLO:g} times the median of solo runs": mpps > MOST_OF_SOLO * median(mpps, alone),
         f"less than 1/{MOST_APART:g} of the instructions that a packet takes": length * MOST_APART < usual,
     }

@@ -30,7 +30,9 @@ def remarks(model: NFModel) -> tuple[str, ...]:
     if table:
         family = model.named(DEFAULT_MODEL)
         error = model.manifest.get("default", {}).get("error_percent_of_solo", {}).get(family)
-        told = "" if error is None else f", {error:.2g} % off in cross-validation"
+        scenarios = rows.get("settings", 0) if rows.get("settings", 0) < rows.get("fitted", 0) else 0
+        by = f" that leaves out whole scenarios ({scenarios})" if scenarios else ""
+        told = "" if error is None else f", {error:.2g} % off in cross-validation{by}"
         sentences.append(
             f"'{family}' answers{told}; it reads {', '.join(model.model(family).feature_names) or 'nothing'}"
         )

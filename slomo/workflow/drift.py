@@ -59,7 +59,10 @@ def check_drift(
         As for `slomo.drift.monitor.DriftMonitor`.
     """
     models = opened(library)
-    host = host_of(models, machine).name
+    if machine is None or (isinstance(machine, str) and machine in models.machines):
+        host = models.require_machine(machine)  # of a machine of your own no description is needed
+    else:
+        host = host_of(models, machine).name
     models.require_recorded_on(readings.environment, [host])
     watched = [models.find(key, host) for key in models.workloads(host)]
     monitor = DriftMonitor(

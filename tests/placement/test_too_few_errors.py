@@ -84,6 +84,21 @@ def test_errors_that_tell_nothing_count_as_none(library, reason) -> None:
     assert three(changed[reason], confidence=0.5) == 1
 
 
+def test_a_profile_too_thin_for_a_verdict_promises_nothing(library) -> None:
+    """Where `slomo predict` is `unknown` for want of 50 errors of the profile, no promise is made beside others."""
+    sizes = np.linspace(0.01, 0.05, 50)
+    thin, enough = (
+        ModelLibrary(
+            replace(each, calibration=dict.fromkeys(each.calibration, symmetric(sizes[:count], "cross-validation")))
+            for each in library.values()
+        )
+        for count in (30, 50)
+    )
+    assert (three(thin), three(thin, confidence=0.5)) == (3, 1)
+    assert ThroughputEstimates(thin).lacking(MACHINE, LPM) == (50, 30)
+    assert three(enough) == 1
+
+
 def test_few_partitions_bound_nothing() -> None:
     """Eight held-out partitions tell no 98 % bound, so advice finds nothing safe; an interval is then 0 to double."""
     model = replace(allocation(LPM, MACHINE, 5.0, 0.5, 400.0), errors=(0.01,) * 8)

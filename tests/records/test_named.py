@@ -53,6 +53,13 @@ def test_published_pairs_are_read_by_column(tmp_path):
             "got '96.8', that is 96.8 times solo throughput, needed at most 1.5; is it in %?",
         ),
         ("a,b,pct\nx,y,168\n", {}, "got '168', that is 1.68 times solo throughput, needed at most 1.5"),
+        (
+            "a;b;mpps\nx;;5,0\nx;y;4,1\n",
+            {},
+            "line 2, column 'mpps': got '5,0', needed a rate above 0\nhint: write a decimal",
+        ),
+        ("a,b,mpps\nx,1e300,1\nx,y,1\nx,z,2\n", {}, "line 2, column 'b': got '1e300', needed the name"),
+        ("a,b,mpps\nx,5000 x y,1\n", {}, "line 2, column 'b': got '5000 x y', '5000 x y' names more than 1024 comp"),
         ("a,b,mpps\nx,y,1\n", {"rates": ("perf",)}, "has no column 'perf'"),
         ("a,b,mpps\nx,y,1\n", {"unit": "furlong"}, "unit 'furlong'"),
     ],
@@ -79,6 +86,33 @@ def test_a_function_far_faster_beside_others_is_warned_of(tmp_path):
     """The warning names line, function and both rates."""
     with pytest.warns(UserWarning, match=r"line 3: 'y' has 0.9 Mpps beside others and 0.307 Mpps alone"):
         read(tmp_path, "a,b,a_kpps,b_kpps\ny,,307,\nx,y,500,900\n")
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_the_header_tells_the_separator(tmp_path, separator):
+    """Tables with semicolons or tabs are read as those with commas, with or without a byte order mark."""
+    text = "a,b,a_mpps,b_mpps\nx,y,4,3\nx,,5,\n"
+    mark = "\ufeff" if separator == ";" else ""
+    assert read(tmp_path, mark + text.replace(",", separator)).throughput.tolist() == [4.0, 3.0, 5.0]
+
+
+def test_a_rate_above_the_line_rate_of_a_shipped_machine_is_refused(tmp_path):
+    """The ports of a machine that slomo ships are known; those of another are not."""
+    read(tmp_path, "a,b,mpps\nx,y,100\n")
+    with pytest.raises(
+        ConfigurationError, match="line 2, column 'mpps': got '100', that is 100 Mpps, and a port of e5-"
+    ):
+        import_pairs(tmp_path / "pairs.csv", "e5-2620v4")
+
+
+def test_runs_that_contradict_each_other_are_warned_of(tmp_path):
+    """Two runs of one function, alone or beside the same others, that differ by more than half."""
+    text = "a,b,a_mpps,b_mpps\nx,,5,\nx,y,4,3\ny,x,2.9,0.4\nx,,50,\ny,y,1,2.5\n"
+    with (
+        pytest.warns(UserWarning, match="line 2: 'x' has 5 Mpps alone, in line 5 50: which one"),
+        pytest.warns(UserWarning, match="line 4: 'x' has 0.4 Mpps beside the same others, in line 3 4: which"),
+    ):
+        read(tmp_path, text)
 
 
 def test_the_command_line_needs_a_machine(tmp_path, capsys):

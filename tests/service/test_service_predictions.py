@@ -1,15 +1,20 @@
 """The service predicts what the library predicts, and says in one shape what it cannot."""
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.service.api.routes import OPERATIONS
 from slomo.service.door.operation import Operation
 from slomo.workflow.predict import predict
+
+from .conftest import Started
 
 WRONG = "invalid-value"
 NAMES = ("lpm", "nat", "ids")
@@ -53,6 +58,32 @@ def test_questions_that_are_not_plain_get_the_librarys_answer(
 
     assert told["throughput_mpps"] == own["throughput_mpps"]
     assert (told["explanation"] is not None) == ("explain" in extra)
+
+
+def test_verdicts_are_counted_for_prometheus(start: Started, toy_library: ModelLibrary, tmp_path: Path) -> None:
+    """Every predicted function counts by its verdict, cached answers, columns and what-ifs included."""
+    few = ConformalCalibration(np.linspace(-1.0, 1.0, 8), "mixes")
+    doubtful = ModelLibrary(
+        replace(each, calibration=dict.fromkeys(each.calibration, few), response=None)
+        if each.workload.nf == "lpm"
+        else each
+        for each in toy_library.values()
+    )
+    client = start(models=doubtful.save(tmp_path / "models"))
+    question = {"target": "lpm", "competitors": ["nat"], "method": "composed"}
+    assert [client.post("/v1/predict", json=question).json()["verdict"] for _ in range(2)] == ["unknown"] * 2
+    assert client.post("/v1/predict/batch", json={"targets": ["lpm"] * 2, "mixes": [["nat"], []]}).status_code == 200
+    assert client.post("/v1/whatif", json={"tenants": ["lpm", "ids"]}).status_code == 200
+    counts = dict(re.findall(r'slomo_predictions_total\{verdict="(\w+)"\} (\d+)', client.get("/metrics").text))
+    assert counts["unknown"] == "4"
+    assert sum(map(int, counts.values())) == 6
+
+
+def test_a_cached_answer_is_counted_again(client: TestClient) -> None:
+    """A question that was answered before costs no prediction, and counts."""
+    for _ in range(3):
+        assert client.post("/v1/predict", json={"target": "lpm", "competitors": ["nat"]}).status_code == 200
+    assert re.search(r"slomo_predictions_total\{verdict=\"\w+\"\} 3\n", client.get("/metrics").text)
 
 
 def test_batch_is_the_same_as_one_by_one(client: TestClient) -> None:

@@ -10,6 +10,7 @@ import pytest
 from slomo.cli.main import main
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
+from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
 from slomo.prediction.predictor import Predictor
@@ -19,6 +20,8 @@ from slomo.records.storage import save_dataset
 from slomo.training.remarks import remarks
 from slomo.training.training import train
 from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
+from slomo.workflow.drift import check_drift
 from slomo.workflow.place import place
 from slomo.workflow.predict import predict
 
@@ -142,6 +145,39 @@ def test_groups_are_composed_and_say_so(library):
     assert "measured beside 1 at most" in prediction.reasons[0]
 
 
+def test_intervals_of_groups_grow_with_their_size(library):
+    """Beside four where one was measured: four times the width of held-out pairs, in arrays and for promises, too."""
+    few, many = ["app3"], ["app3", "app4", "app5", "app6"]
+    family, calibration = (
+        getattr(library[MACHINE, _key("app0")], part)["pairs"] for part in ("sensitivity", "calibration")
+    )
+    assert [float(family.stretch(count)) for count in (0, 1, 4)] == [1.0, 1.0, 4.0]
+    one, four = (predict("app0", others, library, machine=MACHINE) for others in (few, many))
+    mpps, solo = four.throughput_mpps, four.solo_mpps
+    low, high = (float(end) for end in calibration.interval_mpps(np.array(mpps), solo, 0.9, 5))
+    assert four.interval[0] == pytest.approx(max(mpps - 4.0 * (mpps - low), 0.0))
+    assert four.interval[1] == pytest.approx(max(high, min(mpps + 4.0 * (high - mpps), solo)))
+    assert four.verdict is not Verdict.SUPPORTED
+    batch = Predictor(library, MACHINE).predict_batch(["app0"] * 2, [few, many])
+    assert [(batch.low_mpps[row], batch.high_mpps[row]) for row in (0, 1)] == [one.interval, four.interval]
+    rates = ThroughputEstimates(library, confidence=0.9).rates(MACHINE, [tuple(map(_key, ["app0", *many]))])[0]
+    assert rates[_key("app0")][1] < four.interval[0] + 0.05 * solo
+
+
+def _key(name: str) -> str:
+    return Workload(name).key
+
+
+def test_what_excludes_nothing_is_unknown(tmp_path):
+    """Runs that contradict each other leave an interval from 0 to solo throughput, which is no supported answer."""
+    (tmp_path / "pairs.csv").write_text(FEW + "lpm,nat,0.4,2.6\nlpm,nat,4.0,0.1\n")
+    with pytest.warns(UserWarning, match="beside the same others"):
+        library = train(import_pairs(tmp_path / "pairs.csv", MACHINE))
+    prediction = predict("lpm", "nat", library)
+    assert prediction.verdict is Verdict.UNKNOWN
+    assert prediction.reasons[0] == "the interval of 90 % spans everything from 0 to solo throughput"
+
+
 def test_questions_without_neighbours_are_answered_and_placed(library):
     """In a batch nobody may have a neighbour; an empty cluster is such a batch."""
     batch = Predictor(library, MACHINE).predict_batch(["app0", "app1"], [[], []])
@@ -149,6 +185,13 @@ def test_questions_without_neighbours_are_answered_and_placed(library):
     rack = replace(load_machine("e5-2620v4"), name=MACHINE)
     requests = [Request(f"edge{number}", f"app{number}", slo=SLO(min_share=0.9)) for number in range(3)]
     assert len(place(Cluster.uniform(rack, 3), requests, library).requests) == 3
+
+
+def test_drift_is_checked_without_a_description_of_the_machine(library, dataset):
+    """Readings of a machine that slomo does not ship are judged by its name: too few here, and nothing is off."""
+    report = check_drift(library, dataset.rows(np.arange(len(dataset)) < 30)).report
+    assert not report.alarms
+    assert "of 10 readings" in str(report)
 
 
 def test_it_says_what_to_measure_next_and_survives_saving(library, tmp_path):

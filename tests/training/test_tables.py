@@ -59,3 +59,39 @@ def test_intervals_are_as_wide_as_errors_where_nothing_was_fitted(library, table
     again = ModelLibrary.load(library.save(tmp_path / "models")).find("acl")
     rows = table.vectors("competition", list(model.model(model.chosen).feature_names)).to_numpy(dtype=float)
     assert (again.model(model.chosen).predict_mpps(rows) == model.model(model.chosen).predict_mpps(rows)).all()
+
+
+def scenarios(folder, count, seed, label):
+    """Return a table of scenarios, each with its own number of users and its own throughput."""
+    draw = np.random.default_rng(seed)
+    rows = [
+        (f"s{number}", users, misses, 6.0 + offset - 0.01 * misses + draw.normal(0.0, 0.02))
+        for number, (users, offset) in enumerate(
+            zip(draw.uniform(0, 99, count), draw.normal(0, 0.5, count), strict=True)
+        )
+        for misses in draw.uniform(0.0, 100.0, 9)
+    ]
+    text = "\n".join(["scenario,users,misses,mpps", *(",".join(map(str, row)) for row in rows)])
+    (folder / f"{seed}.csv").write_text(text + "\n")
+    columns = {"users": {"feature": "users"}, "misses": {"metric": "L2MISS"}, "mpps": {"target": "throughput"}}
+    if label:
+        columns["scenario"] = {"label": "scenario"}
+    return import_table(folder / f"{seed}.csv", {"machine": "rack", "nf": "web", "columns": columns})
+
+
+def test_whole_scenarios_are_left_out_where_the_table_names_them(tmp_path):
+    """Trees recognise a scenario by its users; left out whole, its error is told, and intervals hold in new ones."""
+    new, held, errors = scenarios(tmp_path, 40, 7, label=True), {}, {}
+    for label in (False, True):
+        library = train(scenarios(tmp_path, 20, 3, label=label), models=["boosted-trees", "linear"])
+        model = library.find("web")
+        family = model.model(model.chosen)
+        rows = new.vectors("competition", ["L2MISS"]).assign(users=new.frame["traffic.users"])
+        mpps = family.predict_mpps(rows.to_numpy(dtype=float)[:, [0, 1]])
+        low, high = model.calibration[model.chosen].interval_mpps(mpps, model.solo_mpps, 0.9)
+        held[label] = float(((low <= new.throughput) & (new.throughput <= high)).mean())
+        errors[label] = model.manifest["default"]["error_percent_of_solo"][model.chosen]
+        assert ("leaves out whole scenarios (20)" in " ".join(remarks(model))) is label
+    assert held[False] < 0.6
+    assert held[True] > 0.8
+    assert errors[True] > 2.0 * errors[False]

@@ -19,6 +19,7 @@ from slomo.errors import (
     UnsupportedPredictionError,
 )
 from slomo.files.stored import stored
+from slomo.models.evidence import FEWEST_OF_PROFILE, too_few_of_profile
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.partition import PartitionResponse
 from slomo.models.sharing import accelerator_shared, ports_full
@@ -261,8 +262,11 @@ class ThroughputEstimates:
         if self.confidence <= 0.5 or workload == STRANGER or not self.predictable(machine, workload):
             return None
         kinds = self._kinds(machine)
-        number = kinds.models_of(np.array([kinds.code(workload)]))[0]
-        known = kinds.calibrations(self.jointly(machine), self.model)[number]
+        number, jointly = kinds.models_of(np.array([kinds.code(workload)]))[0], self.jointly(machine)
+        own = too_few_of_profile(kinds.models[number], kinds.known_errors(jointly, self.model)[number])
+        if own is not None:
+            return FEWEST_OF_PROFILE, own
+        known = kinds.calibrations(jointly, self.model)[number]
         missing = known.missing(level_of(self.confidence, different, known.together))
         return (known.count + missing, known.count) if missing else None
 
@@ -337,6 +341,10 @@ class ThroughputEstimates:
                 bound[rows] = lower_mpps(
                     calibrations, kinds.solo_mpps, who[rows], possible, self.confidence, different[rows]
                 )
+                if not jointly:
+                    factor = kinds.stretch(who[rows], self.model)
+                    below = np.maximum(possible - factor * (possible - bound[rows]), 0.0)
+                    bound[rows] = np.where(factor > 1.0, below, bound[rows])
         return bound
 
     def _kinds(self, machine: str) -> Kinds:

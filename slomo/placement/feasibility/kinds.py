@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.judgement import NAME
-from slomo.models.evidence import groundless
+from slomo.models.evidence import groundless, too_few_of_profile
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.responses.latent import LatentSensitivity
 from slomo.placement.feasibility.measured import MeasuredRates
 from slomo.prediction.tenants import TenantModel
 from slomo.vocabulary.vector import Floats
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from slomo.models.nf_model import NFModel
 
 Numbers = NDArray[np.int64]
+_NO_ERRORS = ConformalCalibration(np.zeros(0), "none")
 
 
 class Kinds:
@@ -72,17 +74,33 @@ class Kinds:
         model_factors = [factors.get(model.workload.key, 1.0) for model in self.models]
         return np.array([*model_factors, 1.0])[who]
 
+    def known_errors(self, jointly: bool, model: str) -> list[ConformalCalibration]:
+        """Return the signed prediction errors of each model, whether they suffice for a verdict or not."""
+        if jointly:
+            return [_NO_ERRORS if each.response is None else each.response.calibration for each in self.models]
+        return [each.calibration.get(each.named(model), _NO_ERRORS) for each in self.models]
+
     def calibrations(self, jointly: bool, model: str) -> list[ConformalCalibration]:
         """Return the signed prediction errors of each model; none if `slomo predict` answers `unknown`."""
-        empty = ConformalCalibration(np.zeros(0), "none")
-        named = [(each, NAME if jointly else each.named(model)) for each in self.models]
-        known = [
-            each.calibration.get(name, empty) if not jointly else each.response.calibration if each.response else empty
-            for each, name in named
-        ]
         return [
-            empty if groundless(*who, errors) is not None else errors for who, errors in zip(named, known, strict=True)
+            errors
+            if groundless(each, NAME if jointly else each.named(model), errors) is None
+            and too_few_of_profile(each, errors) is None
+            else _NO_ERRORS
+            for each, errors in zip(self.models, self.known_errors(jointly, model), strict=True)
         ]
+
+    def stretch(self, who: Numbers, model: str) -> Floats:
+        """Return by which factor the error grows at each place: above 1 for models by name, beside more than measured.
+
+        `who`, shape (servers, places): numbers of models, -1 for empty places.
+        """
+        factor, neighbours = np.ones(who.shape), (who >= 0).sum(axis=1) - 1
+        for number, each in enumerate(self.models):
+            family = each.sensitivity.get(each.named(model))
+            if isinstance(family, LatentSensitivity):
+                factor = np.where(who == number, family.stretch(neighbours)[:, np.newaxis], factor)
+        return factor
 
 
 @lru_cache(maxsize=65_536)

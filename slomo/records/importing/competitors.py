@@ -11,6 +11,8 @@ from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.vocabulary.workload_text import parse_instances
 
+#: Largest number of competitors in one cell.
+MOST_COMPETITORS = 1024
 _TIMES = re.compile(r"^(\d+)\s*[x*]\s*(\S.*)$")
 _NOBODY = ("", "-", "none", "nobody", "alone")
 
@@ -41,5 +43,8 @@ def named_competitors(cell: str, traffic: Traffic) -> tuple[Workload, ...]:
         workload, count = parse_instances(times[2] if times else part)
         if "@" not in part:
             workload = replace(workload, traffic=traffic)
-        result += [workload] * (count * (int(times[1]) if times else 1))
+        count *= int(times[1]) if times else 1
+        if len(result) + count > MOST_COMPETITORS:
+            raise InvalidValueError(f"'{cell}' names more than {MOST_COMPETITORS} competitors")
+        result += [workload] * count
     return tuple(result)

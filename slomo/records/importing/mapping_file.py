@@ -33,7 +33,7 @@ class ColumnEntry(Struct, forbid_unknown_fields=True):
     target: Literal["throughput", "latency", "share"] | None = None
     feature: _Name | None = None
     traffic: Literal["packet_size_b", "flow_count", "zipf_exponent", "offered_mpps"] | None = None
-    label: Literal["nf", "machine", "competitor_count", "competitors"] | None = None
+    label: Literal["nf", "machine", "competitor_count", "competitors", "scenario"] | None = None
     ignore: bool = False
     of: _Vectors | None = None
     unit: Annotated[

@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,12 @@ import pandas as pd
 import slomo.records.rows as rows
 import slomo.records.schema as schema
 from slomo.errors import ConfigurationError, SlomoError
+from slomo.files.json_text import parse_json
 from slomo.files.opening import read_text
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.competitors import named_competitors
 from slomo.records.importing.mapping import throughput_mpps
-from slomo.records.importing.plausible import MOST_OF_SOLO, fitting_unit, share_fault, throughput_fault
+from slomo.records.importing.plausible import MOST_OF_SOLO, fitting_unit, port_fault, share_fault, throughput_fault
 from slomo.records.importing.table import MeasuredTable, fingerprint_of, measured_row, read_table
 from slomo.records.provenance import describe_environment
 from slomo.units import UNITS
@@ -39,6 +40,11 @@ _SHARES = {"share": 1.0, "%": 0.01}
 #: Other spellings of a unit at the end of a column's name.
 _SPELLINGS = {"pct": "%", "percent": "%"}
 _RATES = tuple(name for name, (kind, *_) in UNITS.items() if kind in ("packet rate", "time"))
+#: A number, with a decimal comma or point.
+_NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf")
+#: Texts of a rate that was not measured, and hints about cells.
+_MISSING = ("", "-", "n/a", "nan")
+_CORRECT, _POINT = "correct the file", "write a decimal point: 4.1"
 #: Largest rate that could also be a share, if no unit is given.
 _ABOUT_ONE = 1.5
 
@@ -82,7 +88,7 @@ def import_pairs(
         Rows of plan ``solo`` and ``mix``.
     """
     place = Path(path)
-    table = read_table(place, _format(place))
+    table = read_table(place, *_format(place))
     columns, digest = _columns(table, unit, rates), fingerprint_of(place)
     told = [(line, row) for line, cells in zip(table.lines, table.cells, strict=True)
             for row in _rows(table, columns, line, cells, (machine, digest))]  # fmt: skip
@@ -107,30 +113,47 @@ def import_pairs(
         warnings.warn(
             f"{place}: no column's name ends with a unit, rates are read as Mpps; --unit tells another", stacklevel=2
         )
-    _warn_of_faster(place, told)
+    for fault in (*_faster(told), *_contradictory(told)):
+        warnings.warn(f"{place}, {fault}", stacklevel=2)
     return ProfileDataset(pd.DataFrame(listed), environment)
 
 
-def _warn_of_faster(place: Path, told: Sequence[tuple[int, rows.Row]]) -> None:
-    """Warn of functions whose rate beside others is far above the median of their solo runs."""
+def _faster(told: Sequence[tuple[int, rows.Row]]) -> Iterator[str]:
+    """Yield the runs whose rate beside others is far above the median of the function's solo runs."""
     alone: dict[object, list[float]] = {}
     for _, row in told:
         if not row[schema.COMPETITOR_COUNT]:
             alone.setdefault(row[schema.TARGET], []).append(row[schema.THROUGHPUT])
     for line, row in told:
         mpps, solo = row[schema.THROUGHPUT], statistics.median(alone.get(row[schema.TARGET], [math.inf]))
-        if mpps > MOST_OF_SOLO * solo:
-            warnings.warn(
-                f"{place}, line {line}: '{row[schema.NF]}' has {mpps:.4g} Mpps beside others and {solo:.4g} Mpps "
-                "alone; training leaves such rows out",
-                stacklevel=3,
+        if row[schema.COMPETITOR_COUNT] and mpps > MOST_OF_SOLO * solo:
+            yield (
+                f"line {line}: '{row[schema.NF]}' has {mpps:.4g} Mpps beside others and {solo:.4g} Mpps "
+                "alone; training leaves such rows out"
             )
 
 
-def _format(path: Path) -> str:
+def _contradictory(told: Sequence[tuple[int, rows.Row]]) -> Iterator[str]:
+    """Yield the functions whose runs alone, or beside the same others, differ by more than noise and turbo do."""
+    runs: dict[tuple[str, str, tuple[str, ...]], dict[int, list[float]]] = {}
+    for line, row in told:
+        others = tuple(sorted(map(str, parse_json(row[schema.COMPETITORS], "competitors"))))
+        same = runs.setdefault((str(row[schema.NF]), str(row[schema.TARGET]), others), {})
+        same.setdefault(line, []).append(row[schema.THROUGHPUT])
+    for (nf, _, others), lines in runs.items():
+        means = {line: statistics.fmean(rates) for line, rates in lines.items()}  # instances in one run are no repeats
+        low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+        if means[high] > MOST_OF_SOLO * means[low]:
+            where = "beside the same others" if others else "alone"
+            yield f"line {low}: '{nf}' has {means[low]:.4g} Mpps {where}, in line {high} {means[high]:.4g}: which one?"
+
+
+def _format(path: Path) -> tuple[str, str | None]:
+    """Return format and separator of a table, by its header."""
     lines = (line for line in read_text(path).splitlines() if line.strip() and not line.startswith("#"))
     first = next(lines, "")
-    return "csv" if "," in first or "\t" in first else "whitespace"
+    separator = next((each for each in (",", "\t", ";") if each in first), None)
+    return ("whitespace", None) if separator is None else ("csv", separator)
 
 
 def _columns(table: MeasuredTable, unit: str | None, rate_columns: Sequence[str]) -> _Columns:
@@ -174,45 +197,52 @@ def _rows(
             members.append(list(named_competitors(str(cells[place]), Traffic())))
         except SlomoError as error:
             raise _fault(table, line, place, cells[place], error.message) from None
+        if _NUMBER.fullmatch(str(cells[place]).strip()):
+            raise _fault(table, line, place, cells[place], "needed the name of a function")
     if not members[0]:
         raise _fault(table, line, columns.names[0], cells[columns.names[0]], "needed the name of a function")
     listed = []
     for number, place in enumerate(columns.rates):
         text = str(cells[place]).strip()
-        if not members[number] or (number and text in ("", "-", "N/A", "nan")):
+        if not members[number] or (number and text.lower() in _MISSING):
             continue
         if len(members[number]) > 1:
             raise _fault(table, line, columns.names[number], cells[columns.names[number]], "one rate is of one name")
         target = members[number][0]
         others = tuple(each for other, part in enumerate(members) if other != number for each in part)
         colocation = Colocation(where[0], target, others)
-        mpps = _mpps(table, columns, line, place, text)
+        mpps = _mpps(table, columns.unit, (line, place), text, (where[0], target))
         identity = f"{where[1]}:{line}:{number}"
         listed.append(measured_row(colocation, schema.Plan.MIX if others else schema.Plan.SOLO, mpps, identity))
     return listed
 
 
-def _mpps(table: MeasuredTable, columns: _Columns, line: int, place: int, text: str) -> float:
+def _mpps(table: MeasuredTable, unit: str, at: tuple[int, int], text: str, of: tuple[str, Workload]) -> float:
+    """Return the rate [Mpps], or the share of solo throughput, in the cell at a line and column.
+
+    `of`: machine and workload whose rate it is.
+    """
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0.0):
-        raise _fault(table, line, place, text, "needed a rate above 0")
-    if columns.unit in _SHARES:
-        mpps = value * _SHARES[columns.unit]
-        fault, other = share_fault(mpps), "%" if columns.unit == "share" else None
+        raise _fault(table, *at, text, "needed a rate above 0", _POINT if "," in text else _CORRECT)
+    if unit in _SHARES:
+        mpps = value * _SHARES[unit]
+        fault, other = share_fault(mpps), "%" if unit == "share" else None
     else:
-        mpps = throughput_mpps(value, columns.unit)
-        fault, other = throughput_fault(mpps), fitting_unit(mpps) if columns.unit == "Mpps" else None
+        mpps = throughput_mpps(value, unit)
+        fault, other = throughput_fault(mpps), fitting_unit(mpps) if unit == "Mpps" else None
     if fault:
-        hint = "correct the file" if other is None else f"say --unit {other}, or correct the file"
-        raise _fault(table, line, place, text, fault, hint)
+        raise _fault(table, *at, text, fault, _CORRECT if other is None else f"say --unit {other}, or correct the file")
+    if unit not in _SHARES and (fault := port_fault(mpps, of[0], of[1].traffic.packet_size_b)):
+        raise _fault(table, *at, text, fault, "correct the file, or give another machine than the shipped one a name")
     return mpps
 
 
 def _fault(
-    table: MeasuredTable, line: int, place: int, got: object, what: str, hint: str = "correct the file"
+    table: MeasuredTable, line: int, place: int, got: object, what: str, hint: str = _CORRECT
 ) -> ConfigurationError:
     return ConfigurationError(
         f"{table.path}, line {line}, column '{table.names[place]}': got {got!r}, {what}", hint=hint
@@ -222,8 +252,8 @@ def _fault(
 def _is_numeric(table: MeasuredTable, place: int) -> bool:
     """Return whether most filled cells of a column are numbers; any other cell is then an error."""
     texts = [str(cells[place]).strip() for cells in table.cells]
-    told = [text for text in texts if text not in ("", "-", "N/A", "nan")]
-    numbers = sum(re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf", text) is not None for text in told)
+    told = [text for text in texts if text.lower() not in _MISSING]
+    numbers = sum(_NUMBER.fullmatch(text) is not None for text in told)
     return bool(told) and 2 * numbers > len(told)
 
 

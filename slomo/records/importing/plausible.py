@@ -5,12 +5,16 @@ Bounds are far above any present machine, so an excess means a wrong unit, not a
 
 import math
 
+from slomo.vocabulary.machine import load_machine, machine_names
+
 #: Framing overhead of a packet on the wire [B].
 _FRAMING_B = 20
 #: Packets of 64 bytes on a 1.6 Tbit/s port [Mpps].
 MOST_MPPS = 1.6e12 / (8.0 * (64 + _FRAMING_B)) / 1e6
 #: Ratio of throughput beside others to solo throughput above which noise and turbo cannot explain it.
 MOST_OF_SOLO = 1.5
+#: Ratio of throughput to a port's line rate that measurement errors explain.
+PORT_SLACK = 1.02
 #: Metric -> largest plausible value, in the vocabulary's unit.
 _MOST = {
     "IPC": 16.0,
@@ -48,6 +52,28 @@ def throughput_fault(mpps: float, packet_size_b: int = 64) -> str | None:
     fitting = fitting_unit(mpps) or "another unit"
     return (
         f"that is {mpps:.4g} Mpps, and no port carries more than {most:.0f} of {packet_size_b} B; is it in {fitting}?"
+    )
+
+
+def port_fault(mpps: float, machine: str, packet_size_b: int) -> str | None:
+    """Return why no port of a machine that slomo ships carries a throughput; None if it does, or for another machine.
+
+    Examples
+    --------
+    >>> port_fault(14.0, "e5-2620v4", 64), port_fault(100.0, "rack-7", 64)
+    (None, None)
+    >>> port_fault(100.0, "e5-2620v4", 1500)
+    'that is 100 Mpps, and a port of e5-2620v4 (40 Gbit/s) carries 3.289 of 1500 B'
+    """
+    if machine not in machine_names():
+        return None
+    described = load_machine(machine)
+    most = described.line_rate_mpps(packet_size_b)
+    if not mpps > PORT_SLACK * most:
+        return None
+    return (
+        f"that is {mpps:.4g} Mpps, and a port of {machine} ({described.nic_gbps:g} Gbit/s) carries {most:.4g} of "
+        f"{packet_size_b} B"
     )
 
 

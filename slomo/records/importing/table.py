@@ -19,10 +19,10 @@ import slomo.records.schema as schema
 import slomo.records.tables as tables
 from slomo.errors import ConfigurationError, SlomoError
 from slomo.files.opening import open_regular
-from slomo.records.importing.competitors import named_competitors
+from slomo.records.importing.competitors import MOST_COMPETITORS, named_competitors
 from slomo.records.importing.mapping import TableMapping, metric_factor, target_mpps, throughput_mpps
 from slomo.records.importing.mapping_file import ColumnEntry
-from slomo.records.importing.plausible import metric_fault, share_fault, throughput_fault
+from slomo.records.importing.plausible import metric_fault, port_fault, share_fault, throughput_fault
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import metric, no_pressure
@@ -109,9 +109,12 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
             raise _BadRowError(error.message, next(iter(mapping.columns)), values.traffic) from None
         raise _BadRowError(error.message, sources[wrong], values.traffic.get(wrong)) from None
     name, size_b = mapping.target_column, target.traffic.packet_size_b
-    if mapping.columns[name].target != "share" and (fault := throughput_fault(values.throughput, size_b)):
+    machine, mpps = labels.get("machine", mapping.file.machine), values.throughput
+    if mapping.columns[name].target != "share" and (
+        fault := throughput_fault(mpps, size_b) or port_fault(mpps, machine, size_b)
+    ):
         raise _BadRowError(fault, name, cells[name])
-    colocation = Colocation(labels.get("machine", mapping.file.machine), target, competitors)
+    colocation = Colocation(machine, target, competitors)
     if not competitors:
         pressure = no_pressure(felt=False)
         values.vectors |= {
@@ -119,6 +122,7 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
         }
     return {
         **measured_row(colocation, _plan(mapping, colocation), values.throughput, identity),
+        **({schema.SCENARIO: labels["scenario"]} if "scenario" in labels else {}),
         **values.features,
         **values.vectors,
     }
@@ -197,8 +201,8 @@ class _Values:
             count = float(text)
         except ValueError:
             count = -1.0
-        if count < 0 or count > 1024 or count != int(count):
-            raise _BadRowError("needed a number of competitors from 0 to 1024", "competitor_count", text)
+        if count < 0 or count > MOST_COMPETITORS or count != int(count):
+            raise _BadRowError(f"needed a number of competitors from 0 to {MOST_COMPETITORS}", "competitor_count", text)
         return int(count)
 
     def _metric(self, name: str, column: ColumnEntry, metric_name: str, value: float) -> None:

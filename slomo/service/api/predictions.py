@@ -1,5 +1,6 @@
 """`/v1/predict` and `/v1/whatif`: predict one mix, many mixes, or all tenants of a socket."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from slomo.service.knowledge.questions import ServiceAnswers
 
 
+class _Judged(msgspec.Struct):
+    verdict: str
+
+
+_verdict_in = msgspec.json.Decoder(_Judged).decode
+
+
 async def predict(service: "Service", call: Call) -> Answer:
     """Predict how much throughput a network function loses beside others.
 
@@ -31,15 +39,20 @@ async def predict(service: "Service", call: Call) -> Answer:
     if answer is None and answers.is_plain(question):
         answer = await answers.ask(question, call.raw)
     if answer is not None:
+        service.metrics.predictions.add((_verdict_in(answer).verdict,))
         return Answer(
             _corrected(service, msgspec.json.decode(answer), question.target) if _corrects(service) else answer
         )
     document = {**await service.aside(lambda: answers.of_library(question)), "fingerprint": answers.fingerprint}
+    service.metrics.predictions.add((document["verdict"],))
     return Answer(_corrected(service, document, question.target))
 
 
 def _repeated(service: "Service", raw: bytes) -> bytes | None:
-    return None if _corrects(service) else service.model_store.answers.kept(raw)
+    answer = None if _corrects(service) else service.model_store.answers.kept(raw)
+    if answer is not None:
+        service.metrics.predictions.add((_verdict_in(answer).verdict,))
+    return answer
 
 
 def _corrects(service: "Service") -> bool:
@@ -61,23 +74,29 @@ async def predict_many(service: "Service", call: Call) -> Answer:
         )
     answers = service.model_store.answers
 
-    def run() -> bytes:
+    def run() -> tuple[bytes, Counter[str]]:
         columns = answers.columns(questions)
         if _corrects(service):
             factors = {name: service.outcomes.factor(columns["machine"], name) for name in set(questions.targets)}
             columns = corrected_columns(columns, [factors[name] for name in questions.targets])
         pairs = zip(columns["throughput_mpps"], columns["solo_mpps"], strict=True)
         columns["slowdown"] = [None if mpps is None else 1.0 - mpps / solo for mpps, solo in pairs]
-        return msgspec.json.encode(columns)
+        return msgspec.json.encode(columns), Counter(columns["verdict"])
 
-    return Answer(await service.aside(run))
+    answer, verdicts = await service.aside(run)
+    for verdict, count in verdicts.items():
+        service.metrics.predictions.add((verdict,), count)
+    return Answer(answer)
 
 
 async def what_if(service: "Service", call: Call) -> Answer:
     """Predict how much throughput every function on a socket loses, and how much of it each neighbour causes."""
     question: WhatIf = call.body
     answers = service.model_store.answers
-    return Answer(await service.aside(lambda: together(answers, question)))
+    document = await service.aside(lambda: together(answers, question))
+    for tenant in document["tenants"]:
+        service.metrics.predictions.add((tenant["verdict"],))
+    return Answer(document)
 
 
 def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
