@@ -27,6 +27,7 @@ from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.named import import_pairs
+from slomo.records.importing.probe_tables import read_probe_tables
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
@@ -45,6 +46,9 @@ FOLDS = 5
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seed", type=int, default=0, help="first of the draws of hidden pairs")
+    parser.add_argument("--hidden", type=float, default=0.5, help="share of the pairs that is hidden")
+    parser.add_argument("--probed", action="store_true", help="only pairs with probes, with and without these")
     parser.add_argument("--store", type=Path, help="folder that keeps simulated pairs; a new one by default")
     return parser.parse_args()
 
@@ -56,12 +60,15 @@ def main() -> int:
     head = ("pairs", "ours", "completion", "Bubble-Up", "hold", "half width", "no width")
     print("{:<28}{:>8}{:>12}{:>11}{:>8}{:>12}{:>10}".format(*head))
     for name, dataset, published in datasets(given):
-        draws = [judged(dataset, published, seed) for seed in range(2 if given.quick else 4)]
+        seeds = range(given.seed, given.seed + (2 if given.quick else 4))
+        draws = [judged(dataset, published, seed, given.hidden) for seed in seeds]
         ours, completed, bubble, held, width, flat = np.mean(draws, axis=0)
         ok = ours <= completed and not ours > bubble and 85.0 <= held <= 95.0 and flat == 0
         off += not ok
         print(f"{name:<28}{ours:>7.2f}%{completed:>11.2f}%{bubble:>10.2f}%{held:>7.1f}%{width:>11.2f}%{flat:>10.0f}"
               f"  {'ok' if ok else 'OFF'}", flush=True)  # fmt: skip
+    if given.probed:
+        return 0
     print("\n{:<28}{:>8}{:>14}{:>9}{:>8}{:>8}{:>12}".format(
         "groups", "largest", "verdict", "answers", "ours", "hold", "half width"))  # fmt: skip
     for machine in MACHINES:
@@ -101,8 +108,12 @@ def datasets(given: argparse.Namespace) -> Iterator[tuple[str, ProfileDataset, d
         table = pd.read_csv(path, sep=r"\s+")
         both = [(table.name1, table.name2, table.expected1), (table.name2, table.name1, table.expected2)]
         published = {(one, other): share for part in both for one, other, share in zip(*part, strict=True)}
-        yield (f"SPEC {path.parent.name}", import_pairs(path, "spec", unit="share", rates=("actual1", "actual2")),
-               published)  # fmt: skip
+        told = {"unit": "share", "rates": ("actual1", "actual2")}
+        yield f"SPEC {path.parent.name}", import_pairs(path, "spec", **told), published
+        probes = read_probe_tables(path.parent, ROOT / "datasets" / "mappings" / "spec-pairs.yaml")
+        yield f"SPEC {path.parent.name}, probes", import_pairs(path, "spec", **told, probes=probes), published
+    if given.probed:
+        return
     for machine in MACHINES[: 1 if given.quick else 2]:
         yield f"simulated {machine}", simulated(machine, given), {}
 
@@ -125,14 +136,16 @@ def simulated(machine: str, given: argparse.Namespace) -> ProfileDataset:
     return import_pairs(path, machine)
 
 
-def judged(dataset: ProfileDataset, published: dict[tuple[str, str], float], seed: int) -> tuple[float, ...]:
-    """Hide half of all pairs; return errors [%] of ours, completion and Bubble-Up, coverage, half width, no width."""
+def judged(
+    dataset: ProfileDataset, published: dict[tuple[str, str], float], seed: int, share: float
+) -> tuple[float, ...]:
+    """Hide a share of all pairs; return errors [%] of ours, completion, Bubble-Up, coverage, half width, no width."""
     frame, draw = dataset.frame, np.random.default_rng(seed)
     pairs = (frame["competitor_count"] == 1).to_numpy()
     others = [dataset.competitors(row)[0].key if pairs[row] else "" for row in range(len(frame))]
     unordered = ["|".join(sorted((target, other))) for target, other in zip(frame["target"], others, strict=True)]
     listed = sorted({name for name, is_pair in zip(unordered, pairs, strict=True) if is_pair})
-    hidden_names = set(draw.permutation(listed)[: len(listed) // 2].tolist())
+    hidden_names = set(draw.permutation(listed)[: int(share * len(listed))].tolist())
     hidden = pairs & np.array([name in hidden_names for name in unordered])
     library = train(dataset.rows(~hidden), models=["none"])
     machine = dataset.machines[0]

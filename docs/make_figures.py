@@ -4,7 +4,9 @@ Models train on the runs alone and under pressure. Of the datasets that our simu
 width of intervals, the other half, which nothing was fitted to, judges; of ChampSim's all mixes judge.
 """
 
+import itertools
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +20,16 @@ from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.named import import_pairs
 from slomo.report import sections
 from slomo.report.explanation_figures import waterfall
 from slomo.report.figures import COLOURS, axes_of, legend_below
 from slomo.report.html import svg_bytes
+from slomo.testbed.simulated import SimulatedTestbed
+from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.workload import Workload
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from mixes_as_runs import mixes_as_runs
@@ -155,6 +161,43 @@ def two_machines() -> Figure:
     return figure
 
 
+def intervals(measured: list[float], answers: list[slomo.Prediction], what: str) -> Figure:
+    """Draw predictions with their 90 % intervals over what was measured, as shares of solo throughput."""
+    figure, axes = axes_of("", f"measured {what}", f"predicted {what}", size=(5.6, 3.8))
+    told = np.array([(each.throughput_mpps, *each.interval) for each in answers])
+    solo, seen = np.array([each.solo_mpps for each in answers]), np.array(measured)
+    away = np.abs(told[:, 1:] - told[:, [0]]).T / solo
+    axes.errorbar(seen / solo, told[:, 0] / solo, away, fmt="o", markersize=4, color=COLOURS[0], elinewidth=1)
+    ends = [min(seen / solo), max(seen / solo)]
+    axes.plot(ends, ends, color=COLOURS[1])
+    held = 100.0 * ((told[:, 1] <= seen) & (seen <= told[:, 2])).mean()
+    print(f"{what}: {len(seen)} predictions, {100.0 * np.abs(told[:, 0] - seen).mean() / solo.mean():.2f} % off, "
+          f"{held:.0f} % of the intervals hold")  # fmt: skip
+    return figure
+
+
+def named_pairs() -> Figure:
+    """Draw the hidden half of all pairs of the shipped functions, told by names and rates of the other half."""
+    machine, testbed = MACHINES[0], SimulatedTestbed(MACHINES[0])
+    names = [key.partition("@")[0] for key in find_dataset(f"slomo-{machine}").profiled_targets]
+    hidden, draw = list[tuple[str, str, float]](), np.random.default_rng(0)
+    alone = {name: testbed.run(Colocation(machine, Workload(name))).target.throughput_mpps for name in names}
+    lines = ["one,other,one_mpps,other_mpps", *(f"{name},,{mpps}," for name, mpps in alone.items())]
+    for one, other in itertools.combinations_with_replacement(names, 2):
+        tenants = testbed.run(Colocation(machine, Workload(one), (Workload(other),))).beside.tenants
+        first, second = (each.throughput_mpps for each in tenants)
+        if draw.random() < 0.5:
+            hidden += [(one, other, first), (other, one, second)]
+        else:
+            lines.append(f"{one},{other},{first},{second}")
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder, "pairs.csv")
+        table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        predictor = Predictor(slomo.train(import_pairs(table, machine)), machine)
+    answers = [predictor.predict(one, [other], explain=False) for one, other, _ in hidden]
+    return intervals([mpps for _, _, mpps in hidden], answers, "share of solo throughput")
+
+
 def main() -> None:
     """Train, judge and draw for each machine; print the README's table."""
     on_champsim = outside()
@@ -173,6 +216,7 @@ def main() -> None:
             why = slomo.predict("ip-router", ["pfsense:2", "maglev:2", "vpn"], library, explain=True)
             (FIGURES / "explanation-waterfall.svg").write_bytes(svg_bytes(waterfall(why)))
     (FIGURES / "two-machines.svg").write_bytes(svg_bytes(two_machines()))
+    (FIGURES / "named-pairs.svg").write_bytes(svg_bytes(named_pairs()))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from slomo.compose.uncertain import LEVELS, VALUES, composed_values, quantile
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
 from slomo.models.applicability import FAR, SLACK, VERDICTS, Verdict, worst
 from slomo.models.base import TRAFFIC_PREFIX
+from slomo.models.evidence import groundless, too_few
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import DENSITY, ServiceTime
@@ -149,6 +150,10 @@ def predict_rows(
         rest = stage if how.pattern == "pipeline" else 1.0 / np.maximum(1.0 / stage - base_us, 0.0)
     ends = _both(model, family, (memory, rest), accelerator, how)
     verdicts, reasons = _judged(model, rows, accelerator)
+    calibration = model.calibration[family]
+    why = groundless(model, family, calibration) or too_few(family, calibration, how.coverage)
+    if why is not None:
+        verdicts, reasons = [Verdict.UNKNOWN] * len(rows), tuple((why, *each) for each in reasons)
     lost = np.isnan(ends[0])
     judged = tuple(str(Verdict.UNSUPPORTED if gone else told) for told, gone in zip(verdicts, lost, strict=True))
     predictions = RowPredictions(
@@ -279,7 +284,7 @@ def _unread(model: NFModel, rows: ProfileDataset, accelerator: ServiceTime | Non
 
 
 def _require_supported(model: NFModel, predictions: RowPredictions) -> None:
-    bad = [row for row, verdict in enumerate(predictions.verdicts) if verdict == Verdict.UNSUPPORTED]
+    bad = [row for row, verdict in enumerate(predictions.verdicts) if Verdict(verdict).is_refused]
     if bad:
         why = "; ".join(predictions.reasons[bad[0]]) or "it lacks what the models read"
         raise UnsupportedPredictionError(

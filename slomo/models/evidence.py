@@ -176,16 +176,23 @@ def doubt(subject: NFModel, model: str, calibration: ConformalCalibration, cover
     """
     if (reason := groundless(subject, model, calibration)) is not None:
         return reason
-    if lacking := calibration.missing(coverage):
-        return (
-            f"{calibration.count} held-out errors stand behind '{model}', "
-            f"an interval of {100.0 * coverage:g} % needs {calibration.count + lacking}"
-        )
+    if (reason := too_few(model, calibration, coverage)) is not None:
+        return reason
     if (own := too_few_of_profile(subject, calibration)) is not None:
         return (
             f"{own} held-out errors of the profile and none of mixes stand behind '{model}', needed {FEWEST_OF_PROFILE}"
         )
     return None
+
+
+def too_few(model: str, calibration: ConformalCalibration, coverage: float) -> str | None:
+    """Return that fewer errors are known than an interval of this coverage needs; None if there are enough."""
+    if not (lacking := calibration.missing(coverage)):
+        return None
+    return (
+        f"{calibration.count} held-out errors stand behind '{model}', "
+        f"an interval of {100.0 * coverage:g} % needs {calibration.count + lacking}"
+    )
 
 
 def too_few_of_profile(subject: NFModel, calibration: ConformalCalibration) -> int | None:

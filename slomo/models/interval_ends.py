@@ -74,3 +74,21 @@ def stretched(
     below = np.maximum(mpps - factor * (mpps - low), 0.0)
     above = np.maximum(high, np.minimum(mpps + factor * (high - mpps), solo_mpps))
     return np.where(factor > 1.0, below, low), np.where(factor > 1.0, above, high)
+
+
+def at_most(
+    mpps: Floats, ends: tuple[Floats, Floats], offered_mpps: Floats | float
+) -> tuple[Floats, tuple[Floats, Floats]]:
+    """Return throughput and interval [Mpps] at an offered load, NaN where saturated; none gets width 0.
+
+    Examples
+    --------
+    >>> mpps, (low, high) = at_most(np.array(4.0), (np.array(3.0), np.array(5.0)), 2.0)
+    >>> float(mpps), float(low), float(high)
+    (2.0, 1.999, 2.001)
+    """
+    served, low, high = (np.fmin(each, offered_mpps) for each in (mpps, *ends))
+    return served, (
+        np.where(low < served, low, (1.0 - LEAST) * served),
+        np.where(high > served, high, (1.0 + LEAST) * served),
+    )

@@ -31,6 +31,7 @@ from slomo.equilibrium.tables import flows_and_polled
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict, worst
 from slomo.models.base import Floats
+from slomo.models.interval_ends import at_most
 from slomo.prediction.accelerated import shares_accelerator, with_accelerator
 from slomo.prediction.allocated import NAME as ALLOCATION
 from slomo.prediction.allocated import Allocated
@@ -397,12 +398,13 @@ def _alike(before: Loads, after: Loads) -> bool:
 def _limited(prediction: Prediction, offered_mpps: float, through_ports_mpps: tuple[float, float] | None) -> Prediction:
     """Limit a prediction by the offered load, and widen its interval by the uncertainty of a port share."""
     if prediction.model not in (NAME, ALLOCATION):
-        low, high = prediction.interval
+        ends = np.array(prediction.interval)
+        served, (lower, upper) = at_most(np.array(prediction.throughput_mpps), (ends[0], ends[1]), offered_mpps)
         prediction = replace(
             prediction,
             solo_mpps=min(prediction.solo_mpps, offered_mpps),
-            throughput_mpps=min(prediction.throughput_mpps, offered_mpps),
-            interval=(min(low, offered_mpps), min(high, offered_mpps)),
+            throughput_mpps=float(served),
+            interval=(float(lower), float(upper)),
             explanation=None,
         )
     if through_ports_mpps is None:

@@ -19,7 +19,7 @@ from slomo.equilibrium.server import Joint, solve_joint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import TRAFFIC_PREFIX
-from slomo.models.interval_ends import stretched
+from slomo.models.interval_ends import at_most, stretched
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import LatentSensitivity
@@ -327,7 +327,8 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
     alone = (places < 0).all(axis=1)
     mpps[alone] = solo[alone]
     low[alone], high[alone] = measured_alone_mpps(solo[alone])
-    return Rates(*(np.where(np.isnan(each), each, np.fmin(each, offered)) for each in (mpps, low, high)))
+    unknown, (served, ends) = np.isnan(mpps), at_most(mpps, (low, high), offered)
+    return Rates(*(np.where(unknown, np.nan, each) for each in (served, *ends)))
 
 
 def _groups(

@@ -33,6 +33,10 @@ class Plan(StrEnum):
 #: (`slomo.profiling.plans.basic.tenants_key`).
 PACKED = "packed_mixes"
 
+#: Key of a dataset's environment: machine -> function -> what probes tell of it
+#: (`slomo.records.importing.probe_tables`).
+PROBES = "probes"
+
 MACHINE, NF, TARGET, CONFIGURATION = "machine", "nf", "target", "configuration"
 PACKET_SIZE, FLOW_COUNT, FLOW_DISTRIBUTION = "packet_size_b", "flow_count", "flow_distribution"
 ZIPF_EXPONENT, OFFERED = "zipf_exponent", "offered_mpps"

@@ -2,16 +2,18 @@
 
 The logarithm of the share that a target keeps is the product of its sensitivity and the sum of its competitors'
 pressures (Bubble-Up, MICRO'11, section 3, with unobserved pressures). Both are fitted alternately by ridge regression,
-shrunk towards the mean of all functions, so that a rarely measured function counts as average; held-out runs choose
-rank and strength. Of a co-location with all rates known, every member is used as target. Residuals of measured
-competitions are stored with the model. Intervals are conformal, from held-out runs; those of measured competitions are
-from repeated runs, if there are enough: each is compared with the mean of those before it.
+shrunk towards the mean of all functions, so that a rarely measured function counts as average, or towards a straight
+line over what probes tell of each function; held-out runs choose rank, strength and which of the two. Of a co-location
+with all rates known, every member is used as target. Residuals of measured competitions are stored with the model.
+Intervals are conformal, from held-out runs; those of measured competitions are from repeated runs, if there are enough:
+each is compared with the mean of those before it.
 """
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,7 @@ from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.latent import MOST_IDENTITY, PAIRS, REPEATS, LatentSensitivity
 from slomo.records.rows import competitors_from_cell
+from slomo.records.schema import PROBES
 from slomo.training.calibration import mix_rows
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 from slomo.training.cross_validation import folds
@@ -73,6 +76,14 @@ class _Latent:
         return losses
 
 
+class _Choice(NamedTuple):
+    """What held-out runs choose: rank, strength of the shrinkage, and whether what probes tell is used."""
+
+    rank: int
+    strength: float
+    with_hints: bool
+
+
 def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
     """Return models of measured groups, for machines without other measurements beside competitors.
 
@@ -88,7 +99,8 @@ def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFM
         everybody = [*models, *_never_alone(dataset, machine, models)]
         rows = mix_rows(dataset, everybody, machine).saturated()
         enough = len(rows.mpps) >= FEWEST and len(np.unique(rows.target)) > 1
-        result += fit_pairs(everybody, rows) if enough else models
+        hints = _hints(everybody, dataset.environment.get(PROBES, {}).get(machine, {}))
+        result += fit_pairs(everybody, rows, hints) if enough else models
     return result
 
 
@@ -128,19 +140,36 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
     ]
 
 
-def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
+def _hints(models: Sequence[NFModel], told: Mapping[str, Mapping[str, float]]) -> Floats:
+    """Return what probes tell of each function's sensitivity and pressure, standardised, shape (functions, 2).
+
+    A function without probes counts as average.
+    """
+    listed = [
+        [told.get(model.workload.nf, {}).get(name, np.nan) for name in ("suffers", "presses")] for model in models
+    ]
+    values = np.array(listed, dtype=float)
+    known = np.isfinite(values).all(axis=1)
+    if known.sum() < 3:
+        return np.zeros((len(models), 2))
+    away = values - values[known].mean(axis=0)
+    return np.where(known[:, np.newaxis], away / np.maximum(values[known].std(axis=0), 1e-9), 0.0)
+
+
+def fit_pairs(models: Sequence[NFModel], rows: MixRows, hints: Floats) -> list[NFModel]:
     """Return one machine's models of family ``pairs``, with errors in held-out runs.
 
-    `rows` are runs at full load, `models` those of every function in them.
+    `rows` are runs at full load, `models` those of every function in them, `hints` as :func:`_hints` returns them.
     """
     solo = np.array([model.solo_mpps for model in models])
     read = _rows(rows, solo, len(models))
     run = np.unique(np.sort(np.column_stack([rows.target, rows.members]), axis=1), axis=0, return_inverse=True)[1]
     fold = folds(run.ravel().astype(np.int64), 0, _FOLDS)
-    tried = {(rank, strength): _held_out(read, fold, rank, strength) for rank in _RANKS for strength in _STRENGTHS}
-    errors = {key: float(np.abs(share - np.exp(-read.loss)).mean()) for key, share in tried.items()}
-    chosen = min(errors, key=errors.__getitem__)
-    latent, share = _fit(read, *chosen), _held_out(read, folds(run.ravel(), 1, _MORE_FOLDS), *chosen)
+    uses = (False, True) if hints.any() else (False,)
+    choices = [_Choice(*each) for each in itertools.product(_RANKS, _STRENGTHS, uses)]
+    errors = [float(np.abs(_held_out(read, fold, hints, each) - np.exp(-read.loss)).mean()) for each in choices]
+    chosen = choices[int(np.argmin(errors))]
+    latent, share = _fit(read, hints, chosen), _held_out(read, folds(run.ravel(), 1, _MORE_FOLDS), hints, chosen)
     held = HeldOutMixes(
         rows.mpps, share * solo[rows.target], solo[rows.target], rows.target, beside(rows.members), run.ravel()
     )
@@ -155,9 +184,10 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         family = _sensitivity(model, latent, read.chosen(own), number, np.array(identity, dtype=float), pressing)
         names, felt = family.feature_names[:-1], read.counts[own] @ latent.pressure
         told: dict[str, object] = {
-            "rank": chosen[0],
-            "strength": chosen[1],
-            "error_percent_of_solo": round(100.0 * errors[chosen], 3),
+            "rank": chosen.rank,
+            "strength": chosen.strength,
+            "probes": chosen.with_hints,
+            "error_percent_of_solo": round(100.0 * min(errors), 3),
         }
         told |= {"measured": int(own.sum()), "next": _next(latent, read, models, number)}
         doubt = {} if own.any() else {PAIRS: f"'{model.workload.nf}' was never measured beside another function"}
@@ -194,20 +224,20 @@ def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
     return _Rows(rows.target, counts[:, :-1], -np.log(share), np.minimum(share, 1.0))
 
 
-def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: tuple[int, float]) -> dict[str, str]:
+def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: _Choice) -> dict[str, str]:
     """Return a note that the models' accuracy is unknown if there are fewer runs than parameters."""
-    unknown = 2 * len(models) * chosen[0]
+    unknown = 2 * len(models) * chosen.rank
     if len(rows.loss) >= unknown:
         return {}
     return {PAIRS: f"{len(rows.loss)} runs for {unknown} numbers of {len(models)} functions"}
 
 
-def _held_out(rows: _Rows, fold: NDArray[np.int64], rank: int, strength: float) -> Floats:
+def _held_out(rows: _Rows, fold: NDArray[np.int64], hints: Floats, choice: _Choice) -> Floats:
     """Return predictions for held-out runs, as shares of solo throughput."""
     share = np.full(len(fold), np.nan)
     for number in np.unique(fold):
         out = fold == number
-        share[out] = np.exp(-np.maximum(_fit(rows.chosen(~out), rank, strength).losses(rows.chosen(out)), 0.0))
+        share[out] = np.exp(-np.maximum(_fit(rows.chosen(~out), hints, choice).losses(rows.chosen(out)), 0.0))
     return share
 
 
@@ -228,8 +258,19 @@ def _repeats(rows: _Rows) -> ConformalCalibration:
     return ConformalCalibration(errors, REPEATS, shape)
 
 
-def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:
+def _expected(values: Floats, hint: Floats) -> Floats:
+    """Return what each function's value is drawn to: a straight line over what probes tell, else the mean of all."""
+    if not hint.any():
+        return np.broadcast_to(values.mean(axis=0), values.shape)
+    design = np.column_stack([np.ones(len(hint)), hint])
+    line: Floats = design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    return line
+
+
+def _fit(rows: _Rows, hints: Floats, choice: _Choice) -> _Latent:
     """Return hidden sensitivities and pressures, fitted in turn by ridge regression."""
+    rank, strength = choice.rank, choice.strength
+    suffers, presses = hints.T * choice.with_hints
     functions, generator = rows.counts.shape[1], np.random.default_rng(0)
     neighbours = np.maximum(rows.counts.sum(axis=1), 1.0)
     level = np.sqrt(max(float(np.average(rows.loss / neighbours, weights=rows.weight)), 1e-4) / rank)
@@ -238,16 +279,16 @@ def _fit(rows: _Rows, rank: int, strength: float) -> _Latent:
     weights, pressure = (level * (1.0 + spread * generator.standard_normal((functions, rank))) for _ in range(2))
     eye = np.eye(rank)
     for _ in range(_TURNS):
-        mean, felt = weights.mean(axis=0), rows.counts @ pressure
-        away, scaled = rows.loss - felt @ mean, felt * rows.weight[:, None]
+        mean, felt = _expected(weights, suffers), rows.counts @ pressure
+        away, scaled = rows.loss - (felt * mean[rows.target]).sum(axis=1), felt * rows.weight[:, None]
         gram, right = np.zeros((functions, rank, rank)), np.zeros((functions, rank))
         np.add.at(gram, rows.target, scaled[:, :, None] * felt[:, None, :])
         np.add.at(right, rows.target, scaled * away[:, None])
         ridge = strength * float(np.square(pressure).mean()) * eye
         weights = mean + np.linalg.solve(gram + ridge, right[:, :, None])[:, :, 0]
-        mean = pressure.mean(axis=0)
+        mean = _expected(pressure, presses)
         design = (rows.counts[:, :, None] * weights[rows.target][:, None, :]).reshape(len(rows.loss), -1)
-        away = rows.loss - design @ np.tile(mean, functions)
+        away = rows.loss - design @ mean.ravel()
         scaled = design * rows.weight[:, None]
         ridge = strength * float(np.square(weights).mean()) * np.eye(design.shape[1])
         pressure = mean + np.linalg.solve(scaled.T @ design + ridge, scaled.T @ away).reshape(functions, rank)

@@ -1,10 +1,12 @@
 """`slomo probes`: run times beside probes are imported once, and pairs predicted from them."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
+from slomo import load_dataset
 from slomo.cli.main import main
 
 MAPPING = """
@@ -43,6 +45,10 @@ def test_imported_probes_answer(folder: Path, capsys: pytest.CaptureFixture[str]
     (folder / "pairs.csv").write_text("a,b,share\n" + "lbm,lbm,0.66\nlbm,lbm,0.68\n" + "lbm,x,0.9\n", encoding="utf-8")
     pairs = str(folder / "pairs.parquet")
     assert main(["dataset", "import", str(folder / "pairs.csv"), "--machine", "m", "--out", pairs]) == 0
+    assert (
+        main(["dataset", "import", str(folder / "pairs.csv"), "--machine", "m", "--probes", out, "--out", pairs]) == 0
+    )
+    assert load_dataset(pairs).environment["probes"]["m"]["lbm"]["presses"] == pytest.approx(math.log(1.5))
     assert main(["probes", out, "--measured", pairs]) == 0
     assert "1 measured pairs tell its error, needed 9" in capsys.readouterr().out
 

@@ -51,6 +51,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> NFModel:
     return next(iter(train(table(tmp_path_factory.mktemp("rows")), models=["slomo-gbr", "slomo-xgb", "mean"]).values()))
 
 
+def test_what_cannot_be_judged_is_unknown(trained: NFModel, tmp_path: Path) -> None:
+    """A constant in place of a model, and an interval of 99 % from 24 rows: `unknown`, and refused if strict."""
+    rows = table(tmp_path)
+    assert "unknown" not in predict_rows(trained, rows).verdicts
+    for options, why in (({"family": "mean"}, "stands in place of a model"), ({"coverage": 0.99}, "needs 99")):
+        told = predict_rows(trained, rows, **options)
+        assert set(told.verdicts) == {"unknown"}
+        assert why in told.reasons[0][0]
+        with pytest.raises(UnsupportedPredictionError):
+            predict_rows(trained, rows, strict=True, **options)
+
+
 def test_without_an_accelerator_memory_decides(trained: NFModel, tmp_path: Path) -> None:
     """With no second resource, a row is what its memory model says, inside its interval."""
     predictions = predict_rows(trained, table(tmp_path))

@@ -16,6 +16,7 @@ from slomo.placement.problem.request import SLO, Request
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.named import import_pairs
+from slomo.records.importing.probe_tables import ProbeTables
 from slomo.records.storage import save_dataset
 from slomo.training.remarks import remarks
 from slomo.training.training import train
@@ -164,6 +165,18 @@ def test_intervals_of_groups_grow_with_their_size(library):
     assert rates[_key("app0")][1] < four.interval[0] + 0.05 * solo
 
 
+def test_an_interval_at_a_load_has_a_width(library):
+    """Who could serve three times the load serves the load, give or take what repeated runs scatter; arrays agree."""
+    load = ALONE[0] / 10.0
+    prediction = predict("app0", "app3", library, machine=MACHINE, offered_mpps=load)
+    assert prediction.throughput_mpps == pytest.approx(load)
+    assert prediction.interval == pytest.approx((0.9995 * load, 1.0005 * load))
+    loaded = Workload("app0").offered(load).key
+    batch = Predictor(library, MACHINE).predict_batch([loaded], [["app3"]])
+    again = predict(loaded, "app3", library, machine=MACHINE)
+    assert (batch.low_mpps[0], batch.high_mpps[0]) == again.interval
+
+
 def _key(name: str) -> str:
     return Workload(name).key
 
@@ -176,6 +189,38 @@ def test_what_excludes_nothing_is_unknown(tmp_path):
     prediction = predict("lpm", "nat", library)
     assert prediction.verdict is Verdict.UNKNOWN
     assert prediction.reasons[0] == "the interval of 90 % spans everything from 0 to solo throughput"
+
+
+def test_probes_tell_of_pairs_that_were_not_measured(tmp_path):
+    """With one pair in four and probes of most functions, hidden pairs are told better; wrong probes do no harm."""
+    pairs = list(itertools.combinations(range(14), 2))
+    known = [(one, other) for one, other in pairs if other - one in (1, 6)]
+    lines = ["one,other,one_mpps,other_mpps", *(f"{name},,{alone}," for name, alone in zip(NAMES, ALONE, strict=True))]
+    lines += [f"{NAMES[one]},{NAMES[other]},{kept(one, other)},{kept(other, one)}" for one, other in known]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+    levels = np.array([0.0, 8.0, 16.0])
+    probes = ProbeTables(
+        MACHINE,
+        levels,
+        np.array([10.0, 12.0, 15.0]),
+        {name: 10.0 * float(np.exp(0.5 * presses)) for name, presses in zip(NAMES[:13], PRESSES, strict=False)},
+        {name: (levels, np.exp(0.02 * suffers * levels)) for name, suffers in zip(NAMES[:13], SUFFERS, strict=False)},
+    )
+
+    def error(library):
+        predictor, away = Predictor(library, MACHINE), []
+        for one, other in set(pairs) - set(known):
+            told = predictor.predict(NAMES[one], [NAMES[other]], explain=False)
+            away.append(abs(told.throughput_mpps - kept(one, other)) / ALONE[one])
+        return float(np.mean(away))
+
+    plain = train(import_pairs(tmp_path / "pairs.csv", MACHINE), models=["none"])
+    probed = train(import_pairs(tmp_path / "pairs.csv", MACHINE, probes=probes), models=["none"])
+    assert error(probed) < 0.8 * error(plain)
+    assert probed.find("app0").manifest["pairs"]["probes"] is True
+    turned = replace(probes, beside=dict(zip(probes.names, list(probes.beside.values())[::-1], strict=True)))
+    misled = train(import_pairs(tmp_path / "pairs.csv", MACHINE, probes=turned), models=["none"])
+    assert error(misled) < 1.5 * error(plain)
 
 
 def test_questions_without_neighbours_are_answered_and_placed(library):

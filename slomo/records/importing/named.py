@@ -29,6 +29,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.competitors import named_competitors
 from slomo.records.importing.mapping import throughput_mpps
 from slomo.records.importing.plausible import MOST_OF_SOLO, fitting_unit, port_fault, share_fault, throughput_fault
+from slomo.records.importing.probe_tables import ProbeTables
 from slomo.records.importing.table import MeasuredTable, fingerprint_of, measured_row, read_table
 from slomo.records.provenance import describe_environment
 from slomo.units import UNITS
@@ -61,7 +62,12 @@ class _Columns:
 
 
 def import_pairs(
-    path: str | Path, machine: str, *, unit: str | None = None, rates: Sequence[str] = ()
+    path: str | Path,
+    machine: str,
+    *,
+    unit: str | None = None,
+    rates: Sequence[str] = (),
+    probes: ProbeTables | None = None,
 ) -> ProfileDataset:
     """Read a table of functions that ran together.
 
@@ -81,6 +87,8 @@ def import_pairs(
         from the end or beginning of a column's name (``_mpps``, ``_share``, ``_pct``), else it is Mpps, with a warning.
     rates : sequence of str
         Columns that hold rates; by default all columns of numbers.
+    probes : ProbeTables, optional
+        Run times of the same functions beside probes; training estimates from them what was not measured.
 
     Returns
     -------
@@ -101,6 +109,8 @@ def import_pairs(
     alone = {row[schema.TARGET] for row in listed if not row[schema.COMPETITOR_COUNT]}
     environment = describe_environment("imported", host=False)
     environment["import"] = {"file": place.name, "rows": len(listed), "unit": columns.unit}
+    if probes is not None:
+        environment[schema.PROBES] = {machine: probes.hints}
     if columns.unit in _SHARES:
         environment["stated_solo_mpps"] = {str(row[schema.TARGET]): 1.0 for row in listed}
         environment["throughput_units"] = {machine: {str(row[schema.NF]): "share" for row in listed}}

@@ -97,6 +97,16 @@ class ProbeTables(Stored, version=SCHEMA_VERSION):
         """Applications, in the order of the table."""
         return tuple(self.beside)
 
+    @property
+    def hints(self) -> dict[str, dict[str, float]]:
+        """How much each application presses on the reporter, and suffers at the levels on average, as logarithms."""
+        found = {}
+        for name, felt in self.beside.items():
+            levels, times = self.sensitivity[name]
+            slower = np.log(np.interp(self.levels, levels, times) / times[0])
+            found[name] = {"presses": math.log(felt / float(self.reporter[0])), "suffers": float(slower.mean())}
+        return found
+
 
 def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
     """Write probe tables as one JSON file. Raises StoreError if it cannot be written."""

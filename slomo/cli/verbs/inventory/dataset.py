@@ -35,6 +35,12 @@ def command() -> None:
     help="For co-locations by name: columns that hold rates; by default all columns of numbers.",
 )
 @click.option(
+    "--probes",
+    metavar="PROBES.json",
+    type=click.Path(),
+    help="For co-locations by name: run times beside probes, from which training estimates unmeasured pairs.",
+)
+@click.option(
     "--out", metavar="OUT", required=True, type=click.Path(), help="Dataset to write: .parquet, .csv or a directory."
 )
 @json_option
@@ -44,6 +50,7 @@ def import_dataset(
     machine: str | None,
     unit: str | None,
     rates: str | None,
+    probes: str | None,
     out: str,
     as_json: bool,
 ) -> None:
@@ -59,14 +66,15 @@ def import_dataset(
     from slomo.errors import UsageError
     from slomo.records.importing.door import import_table
     from slomo.records.importing.named import import_pairs
-    from slomo.records.importing.probe_tables import is_probe_mapping
+    from slomo.records.importing.probe_tables import is_probe_mapping, load_probe_tables
     from slomo.records.storage import save_dataset
 
     if mapping is None:
         if machine is None:
             raise UsageError("neither --mapping nor --machine", hint="co-locations by name need --machine NAME")
         columns = rates.split(",") if rates else ()
-        named = [import_pairs(path, machine, unit=unit, rates=columns) for path in file]
+        known = None if probes is None else load_probe_tables(probes)
+        named = [import_pairs(path, machine, unit=unit, rates=columns, probes=known) for path in file]
         _report(_merged(named), out, as_json, save_dataset)
         return
     if is_probe_mapping(mapping):
