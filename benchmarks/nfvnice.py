@@ -34,6 +34,8 @@ NODES_MACHINE, SHIPPED = "e5-2620v4", ("flowstats", "ip-router", "l2fwd")
 #: What a function that only hands packets on takes per packet, ring and packet included: `--hop`, on a Xeon of 3.1 GHz
 #: (family 6, model 167) with Linux 6.18, 26.5 ns where a cycle of further work took .32 [cycles].
 HOP_CYCLES = 82.0
+#: Of OpenNetVM's rings [packets], NF_QUEUE_RINGSIZE in onvm_common.h.
+OPENNETVM_RING = 16384
 #: Of every simulation; papers.py draws several.
 SEED = 0
 
@@ -277,8 +279,10 @@ def nodes() -> Iterator[Check]:
     """
     hop = of_work(round(work_of_a_hop(), 1))
     kinds = {
-        "three that hand on, as OpenNetVM's examples": over_nodes(hop, 64, "examples"),
-        "the same behind the manager's two threads": over_nodes(hop, 64, "and manager", manager=True),
+        "three that hand on, as OpenNetVM's examples": over_nodes(hop, 64, "examples", capacity=OPENNETVM_RING),
+        "the same behind the manager's two threads": over_nodes(
+            hop, 64, "and manager", manager=True, capacity=OPENNETVM_RING
+        ),
     }
     for kind, lost in kinds.items():
         for nodes_of, paper in (((1, 1, 1), 0.22), ((1, 0, 1), 0.52)):
@@ -297,7 +301,7 @@ def node_costs() -> Iterator[Check]:
     for size_b in (64, 1500):
         over_nodes(of_shipped(*SHIPPED, size_b=size_b), size_b, "shipped")
     hop = of_work(round(work_of_a_hop(), 1))
-    for capacity, places in itertools.product((16384, 65536), (((0,), (1,)), ((0, 0, 0), (1, 1, 1), (1, 0, 1)))):
+    for capacity, places in itertools.product((OPENNETVM_RING, 65536), (((0,), (1,)), ((0, 0, 0), (1, 1, 1), (1, 0, 1)))):
         over_nodes(hop, 64, f"hops, manager, rings of {capacity}", manager=True, nodes=places, capacity=capacity)
     yield from ()
 

@@ -78,7 +78,7 @@ SIMULATED = ((HOP_WORK_CYCLES, 120.0, 240.0, 480.0), (64, 128), (8, 10, 15))
 #: rivals, which have no ways and bandwidth of their own: what `--sweep talk` combines.
 TALK = ((8, 9, 10, 12, 15), (4.0, 6.0, 8.0, 10.0), (1.0, 0.9, 0.8))
 #: Memory hogs of a node, and who has hogs confined and chains in ways of their own: what `--sweep hogs` combines.
-HOGS = ((0, 4, 8), ("numasfp", "everybody"))
+HOGS = ((0, 2, 4, 8), ("numasfp", "everybody"))
 HOG_WAYS, HOG_PERCENT = 2, 10.0
 
 
