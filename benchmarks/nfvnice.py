@@ -301,7 +301,8 @@ def node_costs() -> Iterator[Check]:
     for size_b in (64, 1500):
         over_nodes(of_shipped(*SHIPPED, size_b=size_b), size_b, "shipped")
     hop = of_work(round(work_of_a_hop(), 1))
-    for capacity, places in itertools.product((OPENNETVM_RING, 65536), (((0,), (1,)), ((0, 0, 0), (1, 1, 1), (1, 0, 1)))):
+    of_one, of_three = ((0,), (1,)), ((0, 0, 0), (1, 1, 1), (1, 0, 1))
+    for capacity, places in itertools.product((OPENNETVM_RING, 65536), (of_one, of_three)):
         over_nodes(hop, 64, f"hops, manager, rings of {capacity}", manager=True, nodes=places, capacity=capacity)
     yield from ()
 
