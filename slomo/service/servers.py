@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.online.placer import Placer
 
 #: State of a promise; ``"none"`` without a promise.
@@ -89,10 +90,13 @@ def placed(placer: Placer) -> list[RunningServer]:
         if key not in sizes:
             sizes[key] = (server.machine_type.name, server.cores * len(server.nics))
         machine, cores = sizes[key]
-        tenants = []
-        for item in layout.get(server.name, ()):
+        tenants, here = [], layout.get(server.name, ())
+        promised = len({item.workload for item in here if item.needed_mpps > 0.0})
+        for item in here:
             rates = item.predicted_mpps, item.low_mpps, item.high_mpps, solo(machine, item.workload)
             state, why = _state(item.needed_mpps, item.predicted_mpps, item.low_mpps)
+            if state == "broken" and not item.low_mpps:
+                state, why = unjudged(placer.estimates, machine, item.workload, promised) or (state, why)
             tenants.append(
                 RunningNF("", item.workload, item.socket, item.seat, item.needed_mpps, *rates, state=state, why=why)
             )
@@ -124,6 +128,15 @@ def _state(needed: float, predicted: float | None, low: float | None) -> tuple[S
     if needed > 0.0 and (predicted is None or low is None):
         return "none", "the policy predicts nothing"
     return promise(needed, is_broken=low is not None and low < needed)
+
+
+def unjudged(estimates: ThroughputEstimates, machine: str, workload: str, different: int) -> tuple[State, str] | None:
+    """Return that a promise beside others cannot be judged, and why; None if enough prediction errors are known.
+
+    `different`: how many different workloads on the server have a promise.
+    """
+    lacking = estimates.lacking(machine, workload, different)
+    return None if lacking is None else ("unjudged", f"{lacking[1]} held-out errors are known, needed {lacking[0]}")
 
 
 def promise(needed_mpps: float, *, is_broken: bool) -> tuple[State, str]:

@@ -2,12 +2,17 @@
 
 import asyncio
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from slomo.models.intervals import ConformalCalibration
+from slomo.models.library import ModelLibrary
 from slomo.service.kubernetes.evicting import Eviction, Evictor
 from slomo.service.kubernetes.pods import MIN_SHARE, NF
 from slomo.service.kubernetes.telling import REFUSED_S, Teller
@@ -67,6 +72,26 @@ def test_one_state_is_shown_everywhere(nodes: TestClient) -> None:
     assert "not judged" in page
     assert "server broken" in page
     assert "server unjudged" in page
+
+
+def test_too_few_errors_break_no_promise(start: Started, toy_library: ModelLibrary, tmp_path: Path) -> None:
+    """Where eight prediction errors are known, promises beside others are not judged: nobody is evicted for that."""
+    few = ConformalCalibration(np.linspace(-1.0, 1.0, 8), "mixes")
+    models = ModelLibrary(
+        replace(each, calibration=dict.fromkeys(each.calibration, few), response=None) for each in toy_library.values()
+    )
+    client = start(models=models.save(tmp_path / "models"))
+    view: ClusterView = client.service.kubernetes.view  # type: ignore[attr-defined]
+    view.replace_nodes([node("alone"), node("shared")])
+    view.replace_pods(
+        [pod("one", "lpm", "0.5", "alone"), pod("a", "lpm", "0.5", "shared"), pod("b", "ids", "0.5", "shared")]
+    )
+    view.heard("nodes")
+    view.heard("pods")
+    rows = {row["request"]: row for row in client.get("/v1/cluster/at-risk").json()["at_risk"]}
+    assert {name: row["state"] for name, row in rows.items()} == {"default/p-a": "unjudged", "default/p-b": "unjudged"}
+    assert rows["default/p-a"]["why"] == "8 held-out errors are known, needed 39"
+    assert metric(client, 'slomo_promises{state="kept"}') == 1.0
 
 
 def test_a_node_shows_its_pods_and_what_one_more_would_do(nodes: TestClient) -> None:
