@@ -165,7 +165,7 @@ def run_all(folder: Path, chosen: Iterable[str], quick: bool, work: Path, limit_
                 less = LESS_PREPARED if quick else ""
                 done.append(run(folder, PREPARE, (made[name] + " " + PREPARED[name] + less).split(), limit_s))
         if "machine.yaml" in words:
-            doctor = [sys.executable, "-m", "slomo", "doctor", "--machine", str(work / "machine.yaml")]
+            doctor = [sys.executable, "-m", "slomo", "doctor", "--out", str(work / "machine.yaml")]
             subprocess.run(doctor, cwd=HERE.parent, stdout=subprocess.DEVNULL, check=False)
         done.append(run(folder, script, words.format_map(made).split(), limit_s))
     return done

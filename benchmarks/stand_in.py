@@ -1,6 +1,6 @@
 """Can the simulator stand in for this host? Measured slowdown curves beside those of the machine that the doctor wrote.
 
-    slomo doctor --machine this-host.yaml
+    slomo doctor --out this-host.yaml
     python benchmarks/host.py --json host.json
     python benchmarks/stand_in.py host.json this-host.yaml
 
@@ -27,7 +27,7 @@ from slomo.vocabulary.workload import Workload
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measured", type=Path, help="what host.py --json wrote")
-    parser.add_argument("machine", help="what slomo doctor --machine wrote")
+    parser.add_argument("machine", help="what slomo doctor --out wrote")
     parser.add_argument("--curves", action="store_true", help="print every point")
     given = parser.parse_args()
     machine = load_machine(given.machine)

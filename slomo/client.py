@@ -7,7 +7,7 @@ repeated after a broken connection is applied once.
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import quote
 
 from slomo.errors import (
@@ -21,7 +21,7 @@ from slomo.errors import (
     UsageError,
     rebuilt,
 )
-from slomo.vocabulary.defaults import Method
+from slomo.vocabulary.defaults import AnswerOptions
 from slomo.vocabulary.numbers import positive_number
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import sequence_of
@@ -39,32 +39,26 @@ if TYPE_CHECKING:
 Names = Iterable[Workload | str] | Mapping[str, int] | Workload | str
 
 
-class AnswerOptions(TypedDict, total=False):
+class BatchOptions(AnswerOptions, total=False):
     """Options of ``POST /v1/predict/batch``."""
 
     machine: str | None
-    model: str
-    coverage: float
 
 
-class QuestionOptions(AnswerOptions, total=False):
+class QuestionOptions(BatchOptions, total=False):
     """Options of ``POST /v1/predict``."""
 
-    method: Method
     offered_mpps: float | None
     shares_core_with: Sequence[str]
     port_gbps: float | None
-    window_s: float | None
     setting: Mapping[str, Any] | None
     explain: bool
     strict: bool
 
 
-class WhatIfOptions(TypedDict, total=False):
+class WhatIfOptions(AnswerOptions, total=False):
     """Options of ``POST /v1/whatif``."""
 
-    coverage: float
-    window_s: float | None
     setting: Mapping[str, Any] | None
 
 
@@ -269,7 +263,7 @@ class Client(_Connection):
         return _prediction(self._send(_predict(target, competitors, options)))
 
     def predict_batch(
-        self, targets: Sequence[str], mixes: Sequence[Names], **options: Unpack[AnswerOptions]
+        self, targets: Sequence[str], mixes: Sequence[Names], **options: Unpack[BatchOptions]
     ) -> dict[str, list[Any]]:
         """Predict many mixes; return the results as columns."""
         columns: dict[str, list[Any]] = self._send(_predict_batch(targets, mixes, options))
@@ -340,7 +334,7 @@ class AsyncClient(_Connection):
         return _prediction(await self._send(_predict(target, competitors, options)))
 
     async def predict_batch(
-        self, targets: Sequence[str], mixes: Sequence[Names], **options: Unpack[AnswerOptions]
+        self, targets: Sequence[str], mixes: Sequence[Names], **options: Unpack[BatchOptions]
     ) -> dict[str, list[Any]]:
         """Predict many mixes, as :meth:`Client.predict_batch`."""
         columns: dict[str, list[Any]] = await self._send(_predict_batch(targets, mixes, options))

@@ -1,7 +1,7 @@
 """The option `--server URL`: send a question to a running slomo service instead of answering it with local models."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,7 @@ def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Predi
     """
     from slomo.workflow.names import named
 
-    same = ("machine", "model", "method", "port_gbps", "window_s", "coverage", "strict")
+    same = ("machine", "model", "method", "compat", "port_gbps", "window_s", "coverage", "strict")
     refuse_others(service, *same, "target", "beside", "partners", "offered", "explain", "figure")
     beside, partners = (
         [item if isinstance(item, str) else item.key for item in named(options[name])]
@@ -90,13 +90,18 @@ def placed(
 
 
 def asked_about_socket(
-    service: str, mix: tuple[str, ...], machine: str | None, setting: "ServerSetting", *, as_json: bool, **how: Any
+    service: str,
+    mix: tuple[str, ...],
+    machine: str | None,
+    setting: "ServerSetting",
+    how: Mapping[str, Any],
+    *,
+    as_json: bool,
 ) -> int:
     """Print a service's prediction of all tenants of a server, with each neighbour's cost; return the exit code."""
-    refuse_others(
-        service, "mix", "machine", "ways", "mba", "cores", "weights", "node", "port_gbps", "coverage", "window_s"
-    )
-    chosen = {name: value for name, value in asdict(setting).items() if value is not None}
+    settings = asdict(setting)
+    refuse_others(service, "mix", "machine", *settings, *how)
+    chosen = {name: value for name, value in settings.items() if value is not None}
     with client(service) as line:
         told = line.whatif(mix, machine, setting=chosen or None, **how)
     rows = [

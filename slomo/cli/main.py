@@ -44,7 +44,27 @@ COMMANDS = {
     "completion": "Print the script that completes names in a shell.",
 }
 
-
+#: Sub-command and earlier name of an option -> its name now; the earlier name works in this version, with a note.
+RENAMED = {
+    ("agent", "--every"): "--every-s",
+    ("agent", "--looks"): "--readings",
+    ("agent", "--service"): "--server",
+    ("chain", "--ms"): "--window-ms",
+    ("chain", "--scheduler"): "--cpu-scheduler",
+    ("chain", "--seconds"): "--window-s",
+    ("doctor", "--machine"): "--out",
+    ("models", "--every"): "--every-s",
+    ("models", "--older-than"): "--older-than-s",
+    ("nf", "--nf"): "--target",
+    ("noisy-neighbour", "--html"): "--report",
+    ("predict", "--window"): "--window-s",
+    ("profile", "--host"): "--host-file",
+    ("train", "--from"): "--from-models",
+    ("whatif", "--mba"): "--bandwidth-percent",
+    ("whatif", "--node"): "--nodes",
+    ("whatif", "--profile"): "--profiles",
+    ("whatif", "--window"): "--window-s",
+}
 #: Sub-commands whose files are in verbs/inventory.
 INVENTORY = frozenset(("dataset", "models", "nf", "machine", "plugin", "schema", "doctor", "completion"))
 #: Sub-commands whose files are in verbs/acting.
@@ -130,6 +150,18 @@ def cli(config: str | None) -> None:
         load_settings(file=config)
 
 
+def _with_present_names(words: Sequence[str], verb: str | None) -> list[str]:
+    """Return a command's words with the present names of renamed options; print a note for each earlier name."""
+    present = []
+    for word in words:
+        name, equals, value = word.partition("=")
+        renamed = RENAMED.get((verb or "", name), name)
+        if renamed != name:
+            click.echo(f"note: {name} is called {renamed} now; the next version refuses the earlier name", err=True)
+        present.append(renamed + equals + value)
+    return present
+
+
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     """Print warnings as one line, `note: ...`, until the command ends."""
@@ -154,11 +186,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     True
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    verb = next((word for word in words if word in COMMANDS), None)
     try:
         with _warnings_as_notes():
-            result: Any = cli.main(args=words, prog_name="slomo", standalone_mode=False)
+            result: Any = cli.main(args=_with_present_names(words, verb), prog_name="slomo", standalone_mode=False)
     except BaseException as error:
-        return faults.report(error, as_json="--json" in words, verb=next((w for w in words if w in COMMANDS), None))
+        return faults.report(error, as_json="--json" in words, verb=verb)
     return result if isinstance(result, int) else 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.output import note, output_path
-from slomo.cli.types import COUNT, SEED, SHARE
+from slomo.cli.types import COUNT, RATE, SECONDS, SEED, SHARE
 from slomo.config import Settings, load_settings
 from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, METHODS
 
@@ -134,3 +134,20 @@ method_option = click.option(
     help="`equilibrium` solves the whole server at once, `composed` composes the competitors' vectors. `auto` "
     "is `equilibrium` if all models support it and neither --model nor --compat requires `composed`.",
 )
+port_option = click.option(
+    "--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the NIC port that all network functions share."
+)
+window_option = click.option(
+    "--window-s",
+    type=SECONDS,
+    metavar="S",
+    help="Length of the measurement for which the interval shall hold; in a short one, random arrivals and "
+    "incomplete turns on a shared core add variation.",
+)
+
+
+def prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of `slomo.prediction.options.PredictionOptions`, and the shared port, to a command."""
+    for option in (compat_option, coverage_option, window_option, port_option, method_option, model_option):
+        command = option(command)
+    return command

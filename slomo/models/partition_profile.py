@@ -63,7 +63,7 @@ class PartitionProfile:
         if self.machine != machine.name:
             problem = f"partitions of '{self.machine}' were profiled, asked about '{machine.name}'"
             raise UnsupportedPredictionError(
-                problem, hint="profile them there: slomo whatif with another --profile FILE"
+                problem, hint="profile them there: slomo whatif with another --profiles FILE"
             )
         require_same(machine.name, self.fingerprint, machine.fingerprint, "the one asked about")
         if not self.memory.latency_ns:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
 from slomo.prediction.tenants import Named, TenantModel, listed
-from slomo.vocabulary.workload_text import each_instance
+from slomo.vocabulary.workload_text import each_instance, is_mix
 
 Indices = NDArray[np.int64]
 
@@ -85,8 +85,8 @@ def from_names(
     # hashing a workload builds its key; its identity is cheaper, and unique while the list above keeps the object alive
     handles = [name if isinstance(name, str) else id(name) for name in named]
     names = dict(zip(handles, named, strict=True))
-    if any(map(_has_count, names.values())) and any(map(_has_count, chain.from_iterable(mixes))):
-        return from_names(targets, [each_instance(mix) for mix in mixes], find)
+    if any(map(is_mix, names.values())) and (instances := [each_instance(mix) for mix in mixes]) != mixes:
+        return from_names(targets, instances, find)
     distinct = {handle: find(name) for handle, name in names.items()}
     # a model may have several names: NF name, key, workload
     kinds = {handle: (id(each.model), each.offered_mpps) for handle, each in distinct.items()}
@@ -98,7 +98,3 @@ def from_names(
     places = np.full((len(mixes), int(sizes.max(initial=0))), -1, dtype=np.int64)
     places[np.arange(places.shape[1]) < sizes[:, np.newaxis]] = flat[len(targets) :]
     return Members(tuple(tenants.values()), flat[: len(targets)], places)
-
-
-def _has_count(name: Named) -> bool:
-    return isinstance(name, str) and ":" in name

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.defaults import (
     DEFAULT_METHOD,
     DEFAULT_MODEL,
+    AnswerOptions,
     Compat,
     Method,
     compat_named,
@@ -17,15 +17,10 @@ from slomo.vocabulary.defaults import (
 from slomo.vocabulary.numbers import positive_number
 
 
-class OptionFields(TypedDict, total=False):
+class OptionFields(AnswerOptions, total=False):
     """The fields of :class:`PredictionOptions`, for functions that pass them on as keyword arguments."""
 
-    method: Method
-    model: str
-    compat: Compat | None
-    coverage: float
     explain: bool
-    window_s: float | None
 
 
 @dataclass(frozen=True)

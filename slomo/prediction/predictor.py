@@ -47,6 +47,8 @@ class Predictor:
         Compose by the rule of SLOMO's published scripts.
     method : {"auto", "equilibrium", "composed"}
         As in `slomo.prediction.options.PredictionOptions`.
+    window_s : float, optional
+        As in `slomo.prediction.options.PredictionOptions` [s].
 
     Examples
     --------
@@ -64,11 +66,12 @@ class Predictor:
         compat: Compat | None = None,
         *,
         method: Method = DEFAULT_METHOD,
+        window_s: float | None = None,
     ) -> None:
         library = opened(library)
         self.library = library
         self.machine = library.name_of(machine)
-        self.how = PredictionOptions(method, model, compat)
+        self.how = PredictionOptions(method, model, compat, window_s=window_s)
         self._tenants: dict[Named, TenantModel] = {}
 
     @property

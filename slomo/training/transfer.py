@@ -123,12 +123,13 @@ def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
     if not isinstance(described, Mapping):
         raise ConfigurationError(
             f"the models do not say what '{name}' is, on which they were measured",
-            hint="profile on a testbed that knows its machine (`slomo doctor --machine`), and train again",
+            hint="profile on a testbed that knows its machine (`slomo doctor --out`), and train again",
         )
     before = Machine.from_dict(described)
     if before.fingerprint == machine.fingerprint or name == machine.name:
         raise ConfigurationError(
-            f"the models are of '{name}' already, nothing to carry over", hint="train without --from, or name another"
+            f"the models are of '{name}' already, nothing to carry over",
+            hint="train without --from-models, or name another",
         )
     return before
 

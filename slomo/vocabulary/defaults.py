@@ -1,6 +1,6 @@
-"""Names of the default machine, prediction method and model, and the list of prediction methods."""
+"""Names of the default machine, prediction method and model, the prediction methods, and the options of an answer."""
 
-from typing import Literal
+from typing import Literal, TypedDict
 
 from slomo.errors import UnknownNameError
 
@@ -21,6 +21,16 @@ DEFAULT_METHOD: Method = "auto"
 #: An alternative composition rule: that of SLOMO's published scripts.
 Compat = Literal["published"]
 COMPATS: tuple[Compat, ...] = ("published",)
+
+
+class AnswerOptions(TypedDict, total=False):
+    """Options that every interface has, described by `slomo.prediction.options.PredictionOptions`."""
+
+    method: Method
+    model: str
+    compat: Compat | None
+    coverage: float
+    window_s: float | None
 
 
 def method_named(name: str) -> Method:

@@ -1,6 +1,8 @@
-"""Parse workloads as people write them, the inverse of `Workload.key`, for command lines and notebooks.
+"""Parse workloads and mixes as people write them, the inverse of `Workload.key` and of `counted`.
 
-Grammar: ``NF[(knob=value,...)][@64B,100000f,zipf1.1,2.5Mpps][:count]``; every part but the name may be left out.
+Grammar of a workload: ``NF[(knob=value,...)][@64B,100000f,zipf1.1,2.5Mpps]``; every part but the name may be left out.
+Grammar of a mix: ``2 x snort + lpm``, as slomo prints it, or ``snort:2 + lpm``. The plus sign of a mix has a space
+beside it; ``lpm+stats`` is a chain on one core.
 """
 
 import re
@@ -22,6 +24,8 @@ _TRAFFIC = {
     "zipf_exponent": re.compile(rf"^zipf{_NUMBER}$"),
     "offered_mpps": re.compile(rf"^{_NUMBER}Mpps$"),
 }
+_TIMES = re.compile(r"^(\d{1,9})\s+x\s+(\S.*)$")
+_PLUS = re.compile(r"\s\+\s|\+(?=\s)|(?<=\s)\+")
 #: More of one workload are no mix of any server, but a slip, and a list of them fills the memory.
 MOST_INSTANCES = 4096
 
@@ -79,15 +83,50 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     if match is None:
         raise InvalidValueError(
             f"'{text}' names no workload",
-            hint="write one NF at a time: NF, NF:count or NF(knob=value)@1500B,1000f:count",
+            hint="write NF, NF:count, 2 x NF + NF, or NF(knob=value)@1500B,1000f",
         )
     return Workload(match["nf"], _configuration(match["knobs"], text), _traffic(match["traffic"], text)), _count(
         match["count"], text
     )
 
 
+def instances_of(mix: str) -> list[str]:
+    """Return the workloads that a mix names, one text per instance.
+
+    Raises InvalidValueError for a text outside the grammar.
+
+    Examples
+    --------
+    >>> instances_of("2 x snort@1500B + lpm"), instances_of("snort:2")
+    (['snort@1500B', 'snort@1500B', 'lpm'], ['snort', 'snort'])
+    """
+    texts: list[str] = []
+    for part in _PLUS.split(text_of(mix).strip()):
+        text = _TIMES.sub(r"\2:\1", part.strip())
+        if not text and mix.strip():
+            raise InvalidValueError(
+                f"'{mix}' has no name beside a plus sign", hint="write for instance 2 x snort + lpm"
+            )
+        count = parse_instances(text)[1]
+        texts += [text.rpartition(":")[0] if ":" in text else text] * count
+        if len(texts) > MOST_INSTANCES:
+            raise InvalidValueError(f"'{mix[:60]}' names more than {MOST_INSTANCES} instances")
+    return texts
+
+
+def is_mix(name: object) -> bool:
+    """Return whether a name may have a count or stand for several instances.
+
+    Examples
+    --------
+    >>> is_mix("lpm"), is_mix("lpm:2"), is_mix("lpm + nat")
+    (False, True, True)
+    """
+    return isinstance(name, str) and (":" in name or " " in name)
+
+
 def each_instance(mix: Sequence[Workload | str] | Mapping[str, int]) -> Sequence[Workload | str]:
-    """Return a mix with one entry per instance: a text with a count, or a name with one, is repeated without it.
+    """Return a mix with one entry per instance: texts with counts or several names are replaced by their instances.
 
     Examples
     --------
@@ -96,13 +135,9 @@ def each_instance(mix: Sequence[Workload | str] | Mapping[str, int]) -> Sequence
     """
     if isinstance(mix, Mapping):
         mix = [f"{name}:{count}" for name, count in mix.items() if count != 0]
-    if not any(isinstance(name, str) and ":" in name for name in mix):
+    if not any(map(is_mix, mix)):
         return mix
-    spelled: list[Workload | str] = []
-    for name in mix:
-        count = parse_instances(name)[1] if isinstance(name, str) and ":" in name else 1
-        spelled += [name.rpartition(":")[0] if isinstance(name, str) and ":" in name else name] * count
-    return spelled
+    return [one for name in mix for one in (instances_of(name) if isinstance(name, str) else (name,))]
 
 
 def _count(text: str | None, whole: str) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.vocabulary.numbers import whole_number
 from slomo.vocabulary.workload import Workload
-from slomo.vocabulary.workload_text import MOST_INSTANCES, parse_instances, parse_workload, text_of
+from slomo.vocabulary.workload_text import MOST_INSTANCES, instances_of, parse_workload
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -61,16 +61,15 @@ def named(texts: Iterable[Workload | str] | Mapping[str, int] | Workload | str) 
 
     Examples
     --------
-    >>> named("stats:2"), named({"nat": 1, "lpm": 2})
-    (['stats', 'stats'], ['nat', 'lpm', 'lpm'])
+    >>> named("stats:2"), named("2 x stats + nat"), named({"nat": 1, "lpm": 2})
+    (['stats', 'stats'], ['stats', 'stats', 'nat'], ['nat', 'lpm', 'lpm'])
     """
     tenants: list[Workload | str] = []
     for item in sequence_of(texts):
         if isinstance(item, Workload):
             tenants.append(item)
         else:
-            workload, count = parse_instances(text_of(item))
-            tenants += [workload.nf if "(" not in item and "@" not in item else workload] * count
+            tenants += [parse_workload(text) if "(" in text or "@" in text else text for text in instances_of(item)]
     return tenants
 
 

@@ -125,6 +125,7 @@ def predict_batch(
     model: str = DEFAULT_MODEL,
     compat: Compat | None = None,
     coverage: float = 0.9,
+    window_s: float | None = None,
 ) -> "PredictionBatch":
     """Predict many mixes in one call and return arrays; each prediction equals that of :func:`predict`.
 
@@ -134,7 +135,7 @@ def predict_batch(
         The network function asked about in each mix; a single one is asked about in every mix.
     mixes : iterable
         The competitors of each mix, as for :func:`predict`.
-    library, machine, method, model, compat, coverage
+    library, machine, method, model, compat, coverage, window_s
         As for :func:`predict`.
 
     Raises
@@ -144,7 +145,7 @@ def predict_batch(
     """
     from slomo.prediction.predictor import Predictor
 
-    predictor = Predictor(library, machine, model, compat, method=method)
+    predictor = Predictor(library, machine, model, compat, method=method, window_s=window_s)
     lists = [mix if isinstance(mix, (list, tuple)) else named(mix) for mix in sequence_of(mixes)]  # type: ignore[arg-type]
     each = [targets] * len(lists) if isinstance(targets, (str, Workload)) else sequence_of(targets)
     return predictor.predict_batch(each, lists, coverage)

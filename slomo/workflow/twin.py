@@ -3,7 +3,7 @@
 The fit is simulation-based least squares over the logarithms of size, reads and parallelism of its data, and of the
 reads of data just beyond L2. Compute cycles follow from solo throughput. The function's sensitivity is fitted to the
 share of throughput it keeps beside others; its pressure on others is fitted to its own counters, if the dataset has
-them. The machine is the dataset's, or one that `slomo doctor --machine` wrote; its cache size, memory bandwidth and
+them. The machine is the dataset's, or one that `slomo doctor --out` wrote; its cache size, memory bandwidth and
 latency can be fitted too.
 """
 

@@ -39,12 +39,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def partitions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a profile of two workloads over partitions, as the command keeps it."""
     kept = tmp_path_factory.mktemp("whatif") / "partitions.json"
-    assert main(["whatif", "lpm", "stats", "--profile", str(kept)]) == 0
+    assert main(["whatif", "lpm", "stats", "--profiles", str(kept)]) == 0
     return kept
 
 
 def tenants_of(partitions: Path, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, dict]:  # type: ignore[type-arg]
-    assert main(["whatif", "lpm", "stats", *words, "--profile", str(partitions), "--json"]) == code
+    assert main(["whatif", "lpm", "stats", *words, "--profiles", str(partitions), "--json"]) == code
     return {row["tenant"]: row for row in json.loads(capsys.readouterr().out)["tenants"]}
 
 
@@ -52,8 +52,8 @@ def test_whatif_answers_ways_throttles_weights_and_nodes(partitions: Path, capsy
     """Each lever moves what it should: fewer ways, a throttle, half a core and a remote memory all cost."""
     free = tenants_of(partitions, capsys)["0:lpm"]
     few = tenants_of(partitions, capsys, "--ways", "0x1,0xffffe")["0:lpm"]
-    throttled = tenants_of(partitions, capsys, "--ways", "0x3,0xffffc", "--mba", "10,100")["0:lpm"]
-    far = tenants_of(partitions, capsys, "--node", "1,0")["0:lpm"]
+    throttled = tenants_of(partitions, capsys, "--ways", "0x3,0xffffc", "--bandwidth-percent", "10,100")["0:lpm"]
+    far = tenants_of(partitions, capsys, "--nodes", "1,0")["0:lpm"]
     half = tenants_of(partitions, capsys, "--cores", "3,3")
     more = tenants_of(partitions, capsys, "--cores", "3,3", "--weights", "3,1")
 
@@ -72,13 +72,13 @@ def test_whatif_advises_and_says_by_its_exit_code_what_breaks(
     partitions: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 1 says that a promise breaks; advice brings memory home and says that everything holds then."""
-    far = ["whatif", "lpm", "stats", "--node", "1,0", "--slo", "0=0.92", "--profile", str(partitions)]
+    far = ["whatif", "lpm", "stats", "--nodes", "1,0", "--slo", "0=0.92", "--profiles", str(partitions)]
 
     assert main(far) == 1
     assert "NO" in capsys.readouterr().out
     assert main([*far, "--advise"]) == 0
     assert "smallest change" in capsys.readouterr().out
-    assert main(["whatif", "lpm", "stats", "--slo", "0=1.0", "--advise", "--profile", str(partitions)]) == 1
+    assert main(["whatif", "lpm", "stats", "--slo", "0=1.0", "--advise", "--profiles", str(partitions)]) == 1
     assert "move a tenant elsewhere" in capsys.readouterr().out
 
 
@@ -87,7 +87,7 @@ def test_whatif_says_what_is_not_certain(partitions: Path, capsys: pytest.Captur
     row = tenants_of(partitions, capsys)["0:lpm"]
     share = (row["low_mpps"] + row["throughput_mpps"]) / 2 / row["solo_mpps"]
 
-    assert main(["whatif", "lpm", "stats", "--slo", f"0={share}", "--profile", str(partitions)]) == 0
+    assert main(["whatif", "lpm", "stats", "--slo", f"0={share}", "--profiles", str(partitions)]) == 0
     told = capsys.readouterr().out
     assert "not certain" in told
     assert "verdict" in told.splitlines()[0]
@@ -96,7 +96,7 @@ def test_whatif_says_what_is_not_certain(partitions: Path, capsys: pytest.Captur
 
 def test_whatif_names_the_machine_of_the_file(partitions: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A profile of another machine is refused by its name."""
-    assert main(["whatif", "lpm", "stats", "--machine", "silver-4110", "--profile", str(partitions)]) == 5
+    assert main(["whatif", "lpm", "stats", "--machine", "silver-4110", "--profiles", str(partitions)]) == 5
     assert "partitions of 'e5-2620v4' were profiled, asked about 'silver-4110'" in capsys.readouterr().err
 
 
@@ -130,10 +130,10 @@ def test_whatif_takes_the_only_machine_of_the_models(
     [
         (["--ways", "0x1"], "ways [1] for 2 NFs"),
         (["--ways", "0x100000,0x1"], "has 20 ways"),
-        (["--node", "0,2"], "node 2, but"),
+        (["--nodes", "0,2"], "node 2, but"),
         (["--weights", "0,1"], "CPU weight 0"),
         (["--cores", "0,99"], "core 99 asked for, it has cores 0 to 15"),
-        (["--mba", "few,100"], "'few' is no whole number"),
+        (["--bandwidth-percent", "few,100"], "'few' is no whole number"),
         (["--slo", "2=0.9"], "for 2 tenants"),
     ],
 )
@@ -141,7 +141,7 @@ def test_slips_are_usage_errors(
     partitions: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is not there is refused with exit code 2."""
-    assert main(["whatif", "lpm", "stats", *words, "--profile", str(partitions)]) == 2
+    assert main(["whatif", "lpm", "stats", *words, "--profiles", str(partitions)]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -177,7 +177,7 @@ def test_noisy_neighbour_reports_every_level_and_policy(tmp_path: Path, capsys: 
     path.write_text(NOISE, encoding="utf-8")
     csv, page = tmp_path / "rows.csv", tmp_path / "page.html"
 
-    assert main(["noisy-neighbour", str(path), "--json", "--csv", str(csv), "--html", str(page)]) == 0
+    assert main(["noisy-neighbour", str(path), "--json", "--csv", str(csv), "--report", str(page)]) == 0
     rows = {(row["noise"], row["policy"]): row for row in json.loads(capsys.readouterr().out)["rows"]}
 
     assert {(0, "none"), (4, "none"), (4, "llc")} <= set(rows)

@@ -24,7 +24,7 @@ def test_policies_are_played_and_told_apart(document: Path, capsys: pytest.Captu
     """NFVnice wastes nothing where the plain scheduler does; both say which policy they are."""
     answers = {}
     for policy in ("nfvnice", "cfs"):
-        assert main(["chain", "simulate", str(document), "--policy", policy, "--ms", "20", "--json"]) == 0
+        assert main(["chain", "simulate", str(document), "--policy", policy, "--window-ms", "20", "--json"]) == 0
         answers[policy] = json.loads(capsys.readouterr().out)
 
     assert answers["cfs"]["policy"] == "cfs"
@@ -34,7 +34,7 @@ def test_policies_are_played_and_told_apart(document: Path, capsys: pytest.Captu
 
 def test_table_names_chains_and_stages(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """People get one table of chains and one of stages."""
-    assert main(["chain", "simulate", str(document), "--ms", "5", "--warm-ms", "1"]) == 0
+    assert main(["chain", "simulate", str(document), "--window-ms", "5", "--warm-ms", "1"]) == 0
     text = capsys.readouterr().out
 
     assert "lost at entry" in text
@@ -67,7 +67,7 @@ def test_tcp_that_nobody_marks_is_told(document: Path, capsys: pytest.CaptureFix
     """A scheduler alone sets no marks: the chain and its field are named; the command goes on."""
     document.write_text(DOCUMENT.replace("mpps: 8", "kind: tcp, gbps: 1, packet_size_b: 1500"), encoding="utf-8")
     for policy, told in (("eevdf", True), ("nfvnice", False)):
-        assert main(["chain", "simulate", str(document), "--policy", policy, "--ms", "1", "--warm-ms", "0"]) == 0
+        assert main(["chain", "simulate", str(document), "--policy", policy, "--window-ms", "1", "--warm-ms", "0"]) == 0
         assert ("chains.web.kind is tcp, but 'eevdf' marks no packets (ECN)" in capsys.readouterr().err) is told
 
 
@@ -75,9 +75,9 @@ def test_tcp_that_nobody_marks_is_told(document: Path, capsys: pytest.CaptureFix
     ("arguments", "message"),
     [
         (["--policy", "nfvnise"], "did you mean 'nfvnice'"),
-        (["--scheduler", "cfx"], "unknown scheduler 'cfx'"),
+        (["--cpu-scheduler", "cfx"], "unknown scheduler 'cfx'"),
         (["--without", "local"], "unknown part of nfvnice 'local'"),
-        (["--ms", "0"], "Invalid value for '--ms': '0' is not a number above 0"),
+        (["--window-ms", "0"], "Invalid value for '--window-ms': '0' is not a number above 0"),
     ],
 )
 def test_slips_are_usage_errors(

@@ -210,7 +210,7 @@ def test_training_into_a_folder_named_like_a_family_says_so(bench, capsys, tmp_p
         ("profile lpm --machine rack-7 --dry-run", "the path of its YAML file"),
         ("profile lpm --plan resource-tabel --out n.json", "did you mean 'resource-table'"),
         ("predict --target lpm --models {models} --coverage 90%", "90 % is 0.9"),
-        ("whatif lpm stats --mba 0.5", "write --mba 100,50: percent"),
+        ("whatif lpm stats --bandwidth-percent 0.5", "write --bandwidth-percent 100,50: percent"),
         ("whatif lpm stats --slo lpm=0.9", "a tenant's place, counted from 0"),
     ],
 )

@@ -30,7 +30,7 @@ def run_bare(folder, *words):
 
 #: Every command of the tree -> words to call it with, and the extra that it then names; None where it needs none.
 EVERY: dict[str, tuple[str, str | None]] = {
-    "agent": ("--node a --service http://127.0.0.1:9 --kubernetes http://127.0.0.1:9 --looks 1", None),
+    "agent": ("--node a --server http://127.0.0.1:9 --kubernetes http://127.0.0.1:9 --readings 1", None),
     "chain predict": ("chain.yaml", None),
     "chain run": ("chain.yaml", None),
     "chain simulate": ("chain.yaml", "simulate"),
@@ -62,7 +62,7 @@ EVERY: dict[str, tuple[str, str | None]] = {
     "models pull": ("store models", "fleet"),
     "models push": ("models store", "fleet"),
     "models verify": ("store", "fleet"),
-    "nf fit": ("a.csv --nf lpm", "data"),
+    "nf fit": ("a.csv --target lpm", "data"),
     "nf list": ("", None),
     "nf show": ("lpm", None),
     "noisy-neighbour": ("noise.yaml", "simulate"),

@@ -44,7 +44,7 @@ def test_no_option_takes_any_number() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["predict --target lpm --window nan", "predict --target lpm --offered 1e400", "profile lpm --replicates 1e20"],
+    ["predict --target lpm --window-s nan", "predict --target lpm --offered 1e400", "profile lpm --replicates 1e20"],
 )
 def test_the_command_line_says_so(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The exit code is 2, and the message names the option."""

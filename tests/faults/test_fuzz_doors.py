@@ -50,7 +50,7 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("pairs", ("dataset", "import", "{file}", "--machine", "m", "--out", "{right}/out.csv")),
     ("table-parquet", ("dataset", "import", "{file}", "--mapping", "{right}/parquet.json", "--out", "{right}/out.csv")),
     ("mixes", ("predict", "--from", "{file}", "--to", "{right}/told.parquet", "--jobs", "1", *MODELS)),
-    ("partitions", ("whatif", "lpm", "--profile", "{file}", "--json")),
+    ("partitions", ("whatif", "lpm", "--profiles", "{file}", "--json")),
     ("host-nf", ("nf", "show", "{file}")),
     ("dataset-parquet", ("dataset", "show", "{file}")),
 )

@@ -208,12 +208,12 @@ def test_who_follows_a_store_outlives_its_damage(toy_models, changed, monkeypatc
             raise KeyboardInterrupt
 
     monkeypatch.setattr("slomo.cli.verbs.inventory.models.time.sleep", meanwhile)
-    words = ["models", "pull", str(store), str(mine), "--every", "60"]
+    words = ["models", "pull", str(store), str(mine), "--every-s", "60"]
     assert main(words) == 130
     assert "the index is missing (index.json); DIR stays as it was, again in 60 s" in capsys.readouterr().err
     assert seen[0] == seen[1] == (60.0, content(toy_models))
     assert seen[2][1] != seen[1][1]
-    assert main(["models", "pull", str(tmp_path / "nothing"), str(mine), "--every", "60"]) == 3
+    assert main(["models", "pull", str(tmp_path / "nothing"), str(mine), "--every-s", "60"]) == 3
 
 
 def test_models_of_another_machine_of_the_name_are_refused(toy_library, toy_models, tmp_path):

@@ -1,8 +1,11 @@
 """One server, asked about through every door with everything that can be set on it: the same bits (law 11)."""
 
+import io
 import json
 import warnings
-from dataclasses import dataclass, replace
+from contextlib import redirect_stdout
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slomo
+from slomo.cli.main import load_command, main
 from slomo.control.pools.foresight import PoolForesight
 from slomo.control.pools.request import PoolRequest
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
@@ -19,8 +23,12 @@ from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.feasibility.port import behind_port
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import solve_server
+from slomo.profiling.plans.basic import named_mixes_plan
+from slomo.service.door.bodies import AnswerBody, QuestionBody, Questions, SettingBody, WhatIf
+from slomo.vocabulary.defaults import AnswerOptions
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Traffic, Workload
@@ -56,7 +64,13 @@ def library() -> ModelLibrary:
 
 
 @pytest.fixture(scope="module")
-def service(library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def folder(library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the folder in which the models are saved."""
+    return str(library.save(tmp_path_factory.mktemp("models")))
+
+
+@pytest.fixture(scope="module")
+def service(folder: str) -> Any:
     """Return a client of a service that answers from the same models, as files."""
     pytest.importorskip("starlette", reason="pip install 'slomo[service]'")
     with warnings.catch_warnings():  # Starlette 1 would like another package than the client needs
@@ -67,8 +81,7 @@ def service(library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory) -> 
     from slomo.service.application import Service, make_app
     from slomo.service.settings import ServiceSettings
 
-    folder = library.save(tmp_path_factory.mktemp("models"))
-    with TestClient(make_app(Service(ServiceSettings(folder)), OPERATIONS)) as client:
+    with TestClient(make_app(Service(ServiceSettings(Path(folder))), OPERATIONS)) as client:
         yield client
 
 
@@ -100,6 +113,7 @@ def servers(draw: st.DrawFn) -> Server:
         cores=lever(st.sampled_from([None, 0, 1])),
         weights=lever(st.sampled_from([1.0, 2.0])),
         nodes=lever(st.sampled_from([0, 1])),
+        sockets=lever(st.sampled_from([0, 0, 1])),
         port_gbps=draw(st.none() | st.sampled_from([1.0, 10.0])),
     )
     return Server(mix, setting)
@@ -151,8 +165,103 @@ def test_every_door_says_the_same_of_a_server_with_anything_set(
     ]
     asked = what_if(library, server.mix, HERE, server.setting)
     assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in asked.rows()] == wanted
-    assert asked.outlook is not None
-    assert list(asked.outlook.throughput_mpps.values()) == [mpps for mpps, _, _ in wanted]
+    assert (asked.outlook is None) == (len({*(server.setting.sockets or (0,))}) > 1)
+    if asked.outlook is not None:
+        assert list(asked.outlook.throughput_mpps.values()) == [mpps for mpps, _, _ in wanted]
+
+
+def printed(*words: str) -> dict[str, Any]:
+    """Return the JSON that a command prints."""
+    with redirect_stdout(io.StringIO()) as out:
+        assert main([*words, "--json"]) == 0
+    document: dict[str, Any] = json.loads(out.getvalue())
+    return document
+
+
+@given(servers())
+@settings(max_examples=12, deadline=None)
+def test_the_command_line_says_what_a_server_does(library: ModelLibrary, folder: str, server: Server) -> None:
+    """`whatif` knows every setting of a server; `predict` knows the port."""
+    cores = server.setting.cores and tuple(
+        2 + i if core is None else core for i, core in enumerate(server.setting.cores)
+    )
+    setting = replace(server.setting, cores=cores)
+    whole = solve_server(library, server.mix, MACHINE, setting=setting)
+    options = [
+        word
+        for name, values in listed(setting).items()
+        for word in (
+            f"--{name.replace('_', '-')}",
+            ",".join(f"{v:g}" for v in (values if isinstance(values, list) else [values])),
+        )
+    ]
+    keys = [workload.key for workload in server.mix]
+    told = printed("whatif", *keys, "--models", folder, "--machine", MACHINE, *options)
+    assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in told["tenants"]] == [
+        numbers(tenant) for tenant in whole.tenants
+    ]
+    alone = ServerSetting(port_gbps=server.setting.port_gbps)
+    port = [] if alone.port_gbps is None else ["--port-gbps", str(alone.port_gbps)]
+    beside = [word for key in keys[1:] for word in ("--with", key)]
+    told = printed("predict", "--target", keys[0], *beside, "--models", folder, "--machine", MACHINE, *port)
+    expected = solve_server(library, server.mix, MACHINE, setting=alone).tenants[0]
+    assert (told["throughput_mpps"], *told["interval"]) == numbers(expected)
+
+
+@given(servers(), st.sampled_from(["auto", "composed"]), st.sampled_from([None, 0.01]), st.sampled_from([0.5, 0.9]))
+@settings(max_examples=15, deadline=None)
+def test_every_door_knows_how_to_predict(
+    library: ModelLibrary, service: Any, server: Server, method: Any, window_s: float | None, coverage: float
+) -> None:
+    """Method, length of the measurement and coverage mean the same in Python, in batches and over HTTP."""
+    how: AnswerOptions = {"method": method, "coverage": coverage, "window_s": window_s}
+    keys = [workload.key for workload in server.mix]
+    whole = [numbers(tenant) for tenant in solve_server(library, server.mix, MACHINE, **how).tenants]
+    told = service.post("/v1/whatif", json={"tenants": keys, **how}).json()
+    assert [(each["throughput_mpps"], *each["interval"]) for each in told["tenants"]] == whole
+    told = service.post("/v1/predict", json={"target": keys[0], "competitors": keys[1:], **how}).json()
+    assert (told["throughput_mpps"], *told["interval"]) == whole[0]
+    columns = service.post("/v1/predict/batch", json={"targets": [keys[0]], "mixes": [keys[1:]], **how}).json()
+    assert tuple(columns[name][0] for name in ("throughput_mpps", "low_mpps", "high_mpps")) == whole[0]
+    batch = slomo.predict_batch([keys[0]], [keys[1:]], library, **how)
+    assert (batch.throughput_mpps[0], batch.low_mpps[0], batch.high_mpps[0]) == whole[0]
+    rows = what_if(library, server.mix, HERE, **how).rows()
+    assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in rows] == whole
+
+
+def test_a_mix_is_written_the_same_at_every_door(library: ModelLibrary, service: Any, folder: str) -> None:
+    """What slomo prints, ``2 x stats + nat``, is read everywhere; so are counts and lists."""
+    text, words, plain = "2 x stats + nat", ["stats:2", "nat"], ["stats", "stats", "nat"]
+    wanted = numbers(slomo.predict("lpm", plain, library))
+    for written in (text, [text], words, {"stats": 2, "nat": 1}):
+        assert numbers(slomo.predict("lpm", written, library)) == wanted
+    for asked in ([text], words):
+        assert numbers(Predictor(library).predict("lpm", asked)) == wanted
+        assert slomo.predict_batch("lpm", [asked], library).throughput_mpps[0] == wanted[0]
+        told = service.post("/v1/predict", json={"target": "lpm", "competitors": asked}).json()
+        assert told["throughput_mpps"] == wanted[0]
+        columns = service.post("/v1/predict/batch", json={"targets": ["lpm"], "mixes": [asked]}).json()
+        assert columns["throughput_mpps"] == [wanted[0]]
+        told = service.post("/v1/whatif", json={"tenants": ["lpm", *asked]}).json()
+        assert told["tenants"][0]["throughput_mpps"] == wanted[0]
+        told = printed("predict", "--target", "lpm", *(w for one in asked for w in ("--with", one)), "--models", folder)
+        assert told["throughput_mpps"] == wanted[0]
+        told = printed("whatif", "lpm", *asked, "--models", folder)
+        assert told["tenants"][0]["throughput_mpps"] == wanted[0]
+    (mix,) = named_mixes_plan([f"lpm + {text}"], MACHINE).colocations
+    assert [each.nf for each in mix.tenants] == ["lpm", *plain]
+
+
+def test_an_option_of_one_door_is_an_option_of_all() -> None:
+    """Whoever adds a setting of a server or an option of predictions learns which door lacks it."""
+    names = {each.name for each in fields(ServerSetting)}
+    assert {*SettingBody.__struct_fields__} == names
+    assert {each.name for each in load_command("whatif").params} >= names | {*AnswerOptions.__annotations__}
+    how = {each.name for each in fields(PredictionOptions)} - {"explain"}
+    assert {*AnswerOptions.__annotations__} == {*AnswerBody.__struct_fields__} == how
+    assert {each.name for each in load_command("predict").params} >= {*how, "port_gbps"}
+    for body in (QuestionBody, Questions, WhatIf):
+        assert issubclass(body, AnswerBody)
 
 
 @given(st.lists(st.sampled_from(["lpm", "nat", "stats", "firewall"]), min_size=1, max_size=8))

@@ -315,7 +315,7 @@ def test_doctor_writes_a_machine_file(tmp_path: Path, capsys: pytest.CaptureFixt
     """The file is where it was asked for; stdout holds the findings, stderr the note."""
     path = tmp_path / "this.yaml"
 
-    code = main(["doctor", "--quick", "--machine", str(path)])
+    code = main(["doctor", "--quick", "--out", str(path)])
 
     shown = capsys.readouterr()
     assert code in (0, 1)
@@ -329,5 +329,5 @@ def test_a_machine_file_that_cannot_be_is_a_usage_error(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is told before anything is measured."""
-    assert main(["doctor", "--machine", str(tmp_path / name)]) == 2
+    assert main(["doctor", "--out", str(tmp_path / name)]) == 2
     assert "ConfigurationError" in capsys.readouterr().err

@@ -245,7 +245,7 @@ def test_a_profile_without_the_models_metrics_is_told(before: ModelLibrary) -> N
 def test_the_command_carries_saves_and_predicts(
     before: ModelLibrary, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`slomo train --from` on a machine's own file saves models that predict there, the same as in Python."""
+    """`slomo train --from-models` on a machine's own file saves models that predict there, the same as in Python."""
     source, saved, machine = tmp_path / "a", tmp_path / "b", tmp_path / "mine.yaml"
     before.save(source)
     numbers = {name: value for name, value in replace(OTHER, llc_mib=16.5).to_dict().items() if value is not None}

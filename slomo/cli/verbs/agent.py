@@ -23,7 +23,7 @@ from slomo.cli.types import POSITIVE_COUNT
     envvar="NODE_NAME",
     help="Name of the node; by default the environment variable NODE_NAME.",
 )
-@click.option("--service", required=True, metavar="URL", help="Service to which measurements are sent.")
+@click.option("--server", "service", required=True, metavar="URL", help="Service to which measurements are sent.")
 @click.option(
     "--token-file", metavar="FILE", type=click.Path(), help="File with the secret of a token of scope `observe`."
 )
@@ -31,7 +31,12 @@ from slomo.cli.types import POSITIVE_COUNT
     "--kubernetes", default="in-cluster", show_default=True, metavar="URL", help="Address of the Kubernetes API server."
 )
 @click.option(
-    "--every", type=POSITIVE_COUNT, default=10, show_default=True, metavar="S", help="Seconds between two readings."
+    "--every-s",
+    type=POSITIVE_COUNT,
+    default=10,
+    show_default=True,
+    metavar="S",
+    help="Time between two readings.",
 )
 @click.option(
     "--counters",
@@ -41,7 +46,7 @@ from slomo.cli.types import POSITIVE_COUNT
     help="Reader of hardware counters: its name, auto, or off.",
 )
 @click.option("--enforce", metavar="BACKEND", help="Apply the node's plan through resctrl, cgroup or resctrl+cgroup.")
-@click.option("--looks", type=POSITIVE_COUNT, metavar="N", help="End after N readings.")
+@click.option("--readings", type=POSITIVE_COUNT, metavar="N", help="End after N readings.")
 @json_option
 def command(as_json: bool, **options: Any) -> None:
     """Observe the network functions of one Kubernetes node, and report to the service.
@@ -50,7 +55,7 @@ def command(as_json: bool, **options: Any) -> None:
     dropped. Reads hardware counters of pods with a CPU to themselves. With --enforce, applies the service's plan for
     this node, and undoes it at the end.
 
-    Example: slomo agent --node worker-1 --service http://slomo.slomo:8080 --token-file token
+    Example: slomo agent --node worker-1 --server http://slomo.slomo:8080 --token-file token
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -63,8 +68,8 @@ async def _observe(
     service: str,
     token_file: str | None,
     kubernetes: str,
-    every: int,
-    looks: int | None,
+    every_s: int,
+    readings: int | None,
     counters: str = "auto",
     enforce: str | None = None,
 ) -> dict[str, int]:
@@ -87,15 +92,15 @@ async def _observe(
         agent = NodeAgent(watch, node, client, PodCounting.of(counters), enforcer=enforcer)
         done = 0
         try:
-            while not stop.is_set() and (looks is None or done < looks):
+            while not stop.is_set() and (readings is None or done < readings):
                 try:
                     await agent.look()
                 except SlomoError as error:
                     note(f"{type(error).__name__}: {error}")
                 done += 1
-                if looks is None or done < looks:
+                if readings is None or done < readings:
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(stop.wait(), every)
+                        await asyncio.wait_for(stop.wait(), every_s)
         finally:
             await agent.end()
             await watch.close()

@@ -23,7 +23,12 @@ def command() -> None:
 @command.command("run")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
 @click.option("--policy", metavar="NAME", default="nfvnice", show_default=True, help="nfvnice, cfs, batch or rr.")
-@click.option("--scheduler", metavar="NAME", help="Scheduler that nfvnice uses: cfs (default), batch or rr.")
+@click.option(
+    "--cpu-scheduler",
+    "scheduler",
+    metavar="NAME",
+    help="Scheduler that nfvnice uses: cfs (default), batch or rr.",
+)
 @click.option(
     "--without",
     multiple=True,
@@ -31,7 +36,13 @@ def command() -> None:
     help="Part of nfvnice to leave out, repeatable: shares, pressure, local, ecn.",
 )
 @click.option(
-    "--seconds", type=SECONDS, default=2.0, show_default=True, metavar="S", help="Duration of the measurement."
+    "--window-s",
+    "seconds",
+    type=SECONDS,
+    default=2.0,
+    show_default=True,
+    metavar="S",
+    help="Length of the measurement.",
 )
 @click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and of the traffic generator.")
 @click.option(
@@ -180,7 +191,8 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
     help="nfvnice, or a scheduler without nfvnice: eevdf, cfs, rr, ...",
 )
 @click.option(
-    "--scheduler",
+    "--cpu-scheduler",
+    "scheduler",
     metavar="NAME",
     default="cfs",
     show_default=True,
@@ -191,7 +203,7 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
     "--without", multiple=True, metavar="PART", help="Part of nfvnice to leave out, repeatable: shares, pressure."
 )
 @click.option(
-    "--ms",
+    "--window-ms",
     "duration_ms",
     type=SECONDS,
     default=500.0,

@@ -7,23 +7,20 @@ import click
 
 from slomo.cli.asking import predicted, server_option
 from slomo.cli.options import (
-    compat_option,
     complete_metrics,
-    complete_models,
     complete_network_functions,
-    coverage_option,
     jobs_option,
     json_option,
     machine_option,
-    method_option,
     models_option,
     own_nf_option,
+    prediction_options,
     scheduler_option,
     seed_option,
     settings,
 )
 from slomo.cli.output import SHARES, emit_json, figure_path, format_table, note, tell
-from slomo.cli.types import RATE, SECONDS
+from slomo.cli.types import RATE
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NF[:COUNT]",
     shell_complete=complete_network_functions,
-    help="A competitor, repeatable.",
+    help="A competitor or several, such as stats:2 or '2 x stats + nat'; repeatable.",
 )
 @click.option(
     "--shares-core-with",
@@ -57,26 +54,10 @@ if TYPE_CHECKING:
 )
 @models_option
 @machine_option
-@click.option(
-    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model to use. [setting: model]"
-)
-@method_option
+@prediction_options
 @click.option(
     "--offered", type=RATE, metavar="MPPS", help="Offered load of the target; with it, latency is predicted, too."
 )
-@click.option(
-    "--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the NIC port that all network functions share."
-)
-@click.option(
-    "--window",
-    "window_s",
-    type=SECONDS,
-    metavar="S",
-    help="Length of the measurement for which the interval shall hold; in a short one, random arrivals and "
-    "incomplete turns on a shared core add variation.",
-)
-@coverage_option
-@compat_option
 @click.option(
     "--explain",
     is_flag=True,
@@ -179,7 +160,8 @@ def _bulk(
     if mixes is None or to is None:
         lacking, there = ("--from", "--to") if mixes is None else ("--to", "--from")
         raise UsageError(f"{there} was given without {lacking}", hint=f"add {lacking} FILE.parquet")
-    how = {name: options.pop(name) for name in ("models", "machine", "model", "coverage", "seed", "method", "compat")}
+    same = ("models", "machine", "model", "coverage", "seed", "method", "compat", "window_s")
+    how = {name: options.pop(name) for name in same}
     if other := [name for name, value in options.items() if value]:
         raise UsageError(
             f"--{other[0].replace('_', '-')} was given with --from",
@@ -188,7 +170,7 @@ def _bulk(
     chosen = settings(**{name: how[name] for name in ("models", "machine", "model", "coverage", "seed")}, jobs=jobs)
     machine = _machine(how["machine"], chosen.machine, load_library(chosen.models))
     how_predicted = PredictionOptions(
-        method=how["method"], model=chosen.model, compat=how["compat"], coverage=chosen.coverage, explain=False
+        how["method"], chosen.model, how["compat"], chosen.coverage, explain=False, window_s=how["window_s"]
     )
     question = BulkQuestion(chosen.models, machine, how_predicted, verdicts)
     with ProgressBar("predicting") as bar:

@@ -120,8 +120,7 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     help="Recorded runs for testbed `replay`: a dataset, or a campaign's store.",
 )
 @click.option(
-    "--host",
-    "host_file",
+    "--host-file",
     metavar="FILE",
     type=click.Path(),
     help="YAML file that describes testbed `host`: cores, counters, settings, generator.",
@@ -223,7 +222,7 @@ def _arguments(
         )
     if host_file is not None and chosen.testbed != "host":
         raise UsageError(
-            f"--host was given to testbed '{chosen.testbed}', which is no real machine", hint="add --testbed host"
+            f"--host-file was given to testbed '{chosen.testbed}', which is no real machine", hint="add --testbed host"
         )
     host: Machine = machine_of(chosen.testbed, chosen.machine, Settings.machine)
     own = own_network_functions(nf_files)

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 @click.argument("dataset", type=click.Path(), required=False)
 @models_option
 @click.option(
-    "--from",
+    "--from-models",
     "start",
     type=click.Path(),
     metavar="DIR",
     help="Models of another machine from which training starts; DATASET then needs only a handful of runs, or none.",
 )
 @click.option(
-    "--machine", metavar="NAME", help="With --from: the new machine, by name or YAML file; by default the dataset's."
+    "--machine",
+    metavar="NAME|FILE",
+    help="With --from-models: the new machine, by name or YAML file; by default the dataset's.",
 )
 @click.option(
     "--model",
@@ -68,7 +70,7 @@ def command(
     requested and the equilibrium is not available. It is the first of slomo-smooth, slomo-xgb, slomo-gp, slomo-gbr
     whose error, on calibration mixes and on runs left out, is not materially worse than that of the best family.
 
-    With `--from`, models of one machine are converted to another by the latencies of its caches and memory, and
+    With `--from-models`, models of one machine are converted to another by the latencies of its caches and memory, and
     corrected by the runs in DATASET. Without runs, predictions have the verdict `unknown`, since their error was
     measured only on other machines.
 

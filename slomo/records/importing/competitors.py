@@ -9,19 +9,19 @@ from dataclasses import replace
 
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Traffic, Workload
-from slomo.vocabulary.workload_text import parse_instances
+from slomo.vocabulary.workload_text import instances_of, parse_workload
 
 #: Largest number of competitors in one cell.
 MOST_COMPETITORS = 1024
-_TIMES = re.compile(r"^(\d+)\s*[x*]\s*(\S.*)$")
+_SHORT = re.compile(r"(?<![\w.(=,])(\d{1,9})\s*[x*]\s*(?=\S)")
 _NOBODY = ("", "-", "none", "nobody", "alone")
 
 
 def named_competitors(cell: str, traffic: Traffic) -> tuple[Workload, ...]:
     """Return the competitors that a cell names, one entry per instance.
 
-    `cell`: workloads in their usual form, joined by ``+`` or ``;``; several instances of one workload as ``2 x NF`` or
-    ``NF:2``. `traffic`: traffic of workloads that state none (``NF@1518B,1000f`` states it). Raises InvalidValueError
+    `cell`: one or several mixes (`slomo.vocabulary.workload_text`), joined by ``;``; tables may also write ``2xNF`` or
+    ``2*NF``. `traffic`: traffic of workloads that state none (``NF@1518B,1000f`` states it). Raises InvalidValueError
     for a text that is no workload.
 
     Examples
@@ -36,15 +36,12 @@ def named_competitors(cell: str, traffic: Traffic) -> tuple[Workload, ...]:
     if cell.strip().lower() in _NOBODY:
         return ()
     result: list[Workload] = []
-    for part in re.split(r";|\s\+\s|\+(?=\s)|(?<=\s)\+", cell):
-        times = _TIMES.match(part.strip())
+    for part in cell.split(";"):
         if not part.strip():
             raise InvalidValueError(f"'{cell}' has no name between two separators", hint="lpm + 2 x snort")
-        workload, count = parse_instances(times[2] if times else part)
-        if "@" not in part:
-            workload = replace(workload, traffic=traffic)
-        count *= int(times[1]) if times else 1
-        if len(result) + count > MOST_COMPETITORS:
+        for text in instances_of(_SHORT.sub(r"\1 x ", part)):
+            workload = parse_workload(text)
+            result.append(workload if "@" in text else replace(workload, traffic=traffic))
+        if len(result) > MOST_COMPETITORS:
             raise InvalidValueError(f"'{cell}' names more than {MOST_COMPETITORS} competitors")
-        result += [workload] * count
     return tuple(result)

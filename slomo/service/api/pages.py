@@ -112,7 +112,7 @@ def _observed(service: "Service", machine: str) -> Callable[[RunningNF], float |
 
 def _together(service: "Service", workloads: list[str], machine: str) -> dict[str, Any] | None:
     try:
-        return together(service.model_store.answers, WhatIf(workloads, machine))
+        return together(service.model_store.answers, WhatIf(tenants=workloads, machine=machine))
     except SlomoError:
         return None
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slomo.errors import InvalidValueError
-from slomo.prediction.options import OptionFields
 from slomo.prediction.question import solve_server
 from slomo.prediction.result import label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
@@ -108,13 +107,12 @@ def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
     if len(names) > MOST_TENANTS:
         raise InvalidValueError(f"{len(names)} tenants on one socket, at most {MOST_TENANTS} can be asked about")
     setting = ServerSetting() if question.setting is None else question.setting.asked.checked(len(names))
-    how: OptionFields = {"coverage": question.coverage, "window_s": question.window_s}
 
     def server(left_out: int | None = None) -> ServerPrediction:
         """Return the server's functions without one of them."""
         there = [place for place in range(len(names)) if place != left_out]
         chosen = [names[place] for place in there]
-        return solve_server(answers.library, chosen, question.machine, setting=setting.only(there), **how)
+        return solve_server(answers.library, chosen, question.machine, setting=setting.only(there), **question.how)
 
     whole = server()
     costs = [[0.0] * len(names) for _ in names]

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from slomo.placement.problem.entries import HostEntry, PlacementEntry
-from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, AnswerOptions, Compat, Method
 from slomo.vocabulary.server_setting import ServerSetting
 
 Name = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -36,41 +36,50 @@ class SettingBody(Struct, forbid_unknown_fields=True):
         return ServerSetting(**asdict(self))
 
 
-class QuestionBody(Struct, forbid_unknown_fields=True):
+class AnswerBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """How to predict: the fields of `slomo.prediction.options.PredictionOptions`."""
+
+    model: Name = DEFAULT_MODEL
+    method: Method = DEFAULT_METHOD
+    compat: Compat | None = None
+    coverage: Coverage = 0.9
+    window_s: Positive | None = None
+
+    @property
+    def how(self) -> AnswerOptions:
+        """Return these options as the library's keyword arguments."""
+        return AnswerOptions(
+            method=self.method, model=self.model, compat=self.compat, coverage=self.coverage, window_s=self.window_s
+        )
+
+
+class QuestionBody(AnswerBody, forbid_unknown_fields=True):
     """A target and its competitors; `setting` has values for the target, the NFs on its core, then the competitors."""
 
     target: Name
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
     shares_core_with: Annotated[list[Name], Meta(max_length=64)] = []
     port_gbps: Positive | None = None
-    window_s: Positive | None = None
     setting: SettingBody | None = None
     machine: Name | None = None
-    model: Name = DEFAULT_MODEL
-    method: Literal["auto", "equilibrium", "composed"] = "auto"
     offered_mpps: Positive | None = None
-    coverage: Coverage = 0.9
     explain: bool = False
     strict: bool = False
 
 
-class Questions(Struct, forbid_unknown_fields=True):
+class Questions(AnswerBody, forbid_unknown_fields=True):
     """Many mixes to predict in one request; the answer has one column per field."""
 
     targets: list[str]
     mixes: list[list[str]]
     machine: Name | None = None
-    model: Name = DEFAULT_MODEL
-    coverage: Coverage = 0.9
 
 
-class WhatIf(Struct, forbid_unknown_fields=True):
+class WhatIf(AnswerBody, forbid_unknown_fields=True):
     """Network functions of one server; the answer states how much throughput each costs each of the others."""
 
     tenants: Annotated[list[Name], Meta(min_length=1, max_length=256)]
     machine: Name | None = None
-    coverage: Coverage = 0.9
-    window_s: Positive | None = None
     setting: SettingBody | None = None
 
 

@@ -28,10 +28,10 @@ from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import answer
 from slomo.prediction.result import Prediction, PredictionBatch
 from slomo.prediction.tenants import TenantModel, server_with, tenant_of
-from slomo.service.door.bodies import QuestionBody, Questions
+from slomo.service.door.bodies import AnswerBody, QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.workload_text import each_instance
-from slomo.workflow.predict import predict
+from slomo.workflow.predict import predict, predict_batch
 
 #: Largest number of cached encoded answers; the oldest answers are dropped first.
 MOST_KEPT = 20_000
@@ -75,13 +75,11 @@ class ServiceAnswers:
 
     def is_plain(self, question: QuestionBody) -> bool:
         """Return whether a question has no special options, so that it can join a batch."""
-        if question.method == "composed" or question.offered_mpps is not None or question.explain:
+        if not _by_default(question) or question.offered_mpps is not None or question.explain:
             return False
         if question.shares_core_with or question.port_gbps is not None or question.setting is not None:
             return False
-        return question.model == DEFAULT_MODEL and self._machine(question.machine).knows(
-            (question.target, *question.competitors)
-        )
+        return self._machine(question.machine).knows((question.target, *question.competitors))
 
     async def ask(self, question: QuestionBody, raw: bytes) -> bytes:
         """Answer a question without special options, in one batch with all waiting questions."""
@@ -96,12 +94,12 @@ class ServiceAnswers:
         """Predict many mixes; return one column per field."""
         targets, mixes = questions.targets, [[*map(str, each_instance(mix))] for mix in questions.mixes]
         self.batches, self.question_count = self.batches + 1, self.question_count + len(targets)
-        machine, coverage = self._machine(questions.machine), questions.coverage
-        knows = questions.model == DEFAULT_MODEL and machine.knows({*targets, *chain.from_iterable(mixes)})
+        machine = self._machine(questions.machine)
+        knows = _by_default(questions) and machine.knows({*targets, *chain.from_iterable(mixes)})
         if knows and len(targets) == len(mixes):
-            batch = machine.predicted(targets, mixes, coverage)
+            batch = machine.predicted(targets, mixes, questions.coverage)
         else:
-            batch = Predictor(self.library, questions.machine, questions.model).predict_batch(targets, mixes, coverage)
+            batch = predict_batch(targets, mixes, self.library, machine=questions.machine, **questions.how)
         numbers = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps")
         return {
             **{name: getattr(batch, name) for name in ("machine", "model", "coverage")},
@@ -210,16 +208,19 @@ class ServiceAnswers:
             shares_core_with=question.shares_core_with,
             port_gbps=question.port_gbps,
             setting=None if question.setting is None else question.setting.asked,
-            window_s=question.window_s,
-            method=question.method,
-            model=question.model,
-            coverage=question.coverage,
             explain=question.explain,
+            **question.how,
         )
         document = prediction.to_dict()
         if not question.explain:
             document.update(composition=None)
         return document
+
+
+def _by_default(question: AnswerBody) -> bool:
+    """Return whether the equilibrium answers if all models support it, without options but the coverage."""
+    is_composed = question.method == "composed" or question.compat is not None
+    return question.model == DEFAULT_MODEL and not is_composed and question.window_s is None
 
 
 def _ask_once(library: ModelLibrary, machine: str) -> float:
@@ -262,7 +263,7 @@ class _Machine:
     def one(self, question: QuestionBody) -> Prediction:
         """Predict one mix of numbered functions, without arrays; errors as in `slomo.prediction.question.answer`."""
         tenants = tuple([self.tenants[self._numbers[name]] for name in (question.target, *question.competitors)])
-        how = PredictionOptions(question.method, coverage=question.coverage, explain=False, window_s=question.window_s)
+        how = PredictionOptions(question.method, coverage=question.coverage, explain=False)
         return answer(server_with(tenants, self.name), how, strict=question.strict)
 
     def predicted(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> PredictionBatch:

@@ -15,7 +15,7 @@ def agent_content(report: dict[str, Any] | None) -> Markup:
     head = tag("h2", "Counters")
     if report is None:
         text = "No agent reports from this node. Start one there, and counters of its tenants appear here: "
-        command = tag("code", "slomo agent --node NODE --service URL")
+        command = tag("code", "slomo agent --node NODE --server URL")
         return tag("section", head, tag("p", text, command, class_="hint"))
     age_s = report["age_s"]
     late = f"The agent is silent: its last report is {age_s:.0f} s old."

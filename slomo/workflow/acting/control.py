@@ -195,7 +195,7 @@ def _described(path: str | Path, told: ControlFile, controller: str) -> Machine 
         raise ConfigurationError(
             f"{path}: controller guard on this host needs '{missing}': the profile over cache ways, and the file that "
             "describes the machine it was measured on",
-            hint="partitions: ways.json (slomo whatif NF... --profile ways.json), described: my-machine.yaml",
+            hint="partitions: ways.json (slomo whatif NF... --profiles ways.json), described: my-machine.yaml",
         )
     return load_machine(stated["described"])
 

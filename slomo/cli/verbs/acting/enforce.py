@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 _Command = Callable[..., Any]
 _backend_option = click.option(
     "--backend",
+    metavar="BACKEND",
     default="auto",
     show_default=True,
     help="resctrl, pqos, cgroup, scheduler, buffers or rdt-class; several are joined by +.",
 )
 _receipts_option = click.option(
     "--receipts",
-    metavar="FOLDER",
+    metavar="DIR",
     type=click.Path(path_type=Path),
     help="Folder of the journal of changes (default: the machine's own).",
 )
@@ -36,7 +37,9 @@ def _plan_options(command: _Command) -> _Command:
         code: int | None = command(read_plan(plan_file, server=member, machine=machine), **rest)
         return code
 
-    made = click.option("--machine", help="Machine type of the server, if PLAN holds placement decisions.")(with_plan)
+    made = click.option(
+        "--machine", metavar="NAME", help="Machine type of the server, if PLAN holds placement decisions."
+    )(with_plan)
     made = click.option(
         "--member", metavar="NAME", help="Server whose part to apply, if PLAN holds placement decisions."
     )(made)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("configuration", metavar="CONFIG")
 @click.option("--csv", "csv_file", metavar="FILE", help="Also write the rows to a CSV file.")
-@click.option("--html", "html_file", metavar="FILE", help="Also write a report with a figure.")
+@click.option("--report", "html_file", metavar="HTML", help="Also write a report with a figure.")
 @json_option
 def command(configuration: str, csv_file: str | None, html_file: str | None, as_json: bool) -> None:
     """Run the noisy-neighbour test that CONFIG describes, on the simulator or on this host (`machine: host`).

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.asking import asked_about_socket, server_option
-from slomo.cli.options import complete_machines, coverage_option, json_option, settings
+from slomo.cli.options import complete_machines, json_option, prediction_options, settings
 from slomo.cli.output import emit_json, emit_table, note
-from slomo.cli.types import RATE, SECONDS
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
     from slomo.models.partition_profile import PartitionProfile
+    from slomo.prediction.tenants import Named
     from slomo.vocabulary.machine import Machine
     from slomo.vocabulary.workload import Workload
     from slomo.workflow.acting.whatif import PartitionAnswer
@@ -24,28 +24,45 @@ _HEADERS = (
 )  # fmt: skip
 #: Default machine.
 _USUAL = "e5-2620v4"
-#: Options with one number per tenant -> the partition's field that they set.
-_FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weights": "weights", "node": "nodes"}
+#: Settings with one number per tenant; each is an option.
+_PER_TENANT = ("ways", "bandwidth_percent", "cores", "weights", "nodes", "sockets")
 
 
 @click.command()
 @click.argument("mix", nargs=-1, required=True, metavar="MIX...")
 @click.option(
     "--machine",
+    metavar="NAME|FILE",
     shell_complete=complete_machines,
     help="Machine: a name or a YAML file. [default: e5-2620v4, or the only machine of --models]",
 )
 @click.option(
-    "--ways", help="Way mask of each tenant, separated by commas: 0x3,0x3fc; by default all tenants share all ways."
+    "--ways",
+    metavar="MASK,...",
+    help="Way mask of each tenant, separated by commas: 0x3,0x3fc; by default all tenants share all ways.",
 )
-@click.option("--mba", help="Memory bandwidth throttle of each tenant [%], separated by commas.")
+@click.option(
+    "--bandwidth-percent",
+    metavar="PERCENT,...",
+    help="Memory bandwidth throttle of each tenant (Intel MBA) [%], separated by commas.",
+)
 @click.option(
     "--cores",
+    metavar="CORE,...",
     help="Core of each tenant, separated by commas; tenants with the same number share a core. By default each"
     " has its own.",
 )
-@click.option("--weights", help="CPU weight of each tenant on a shared core, separated by commas.")
-@click.option("--node", help="Memory node of each tenant, separated by commas; by default the node of its core.")
+@click.option("--weights", metavar="N,...", help="CPU weight of each tenant on a shared core, separated by commas.")
+@click.option(
+    "--nodes",
+    metavar="NODE,...",
+    help="Memory node of each tenant, separated by commas; by default the node of its socket.",
+)
+@click.option(
+    "--sockets",
+    metavar="SOCKET,...",
+    help="Socket of each tenant, separated by commas; by default all are on the socket of the NIC.",
+)
 @click.option(
     "--slo",
     multiple=True,
@@ -64,16 +81,12 @@ _FIELDS = {"ways": "ways", "mba": "bandwidth_percent", "cores": "cores", "weight
     help="With --models: profile tenants without partition profiles, and store the profiles in DIR.",
 )
 @click.option(
-    "--profile",
+    "--profiles",
     "profile_file",
-    metavar="FILE",
+    metavar="FILE|DIR",
     help="File in which profiles are stored, and from which stored ones are read.",
 )
-@click.option("--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the NIC port that all tenants share.")
-@click.option(
-    "--window", "window_s", type=SECONDS, metavar="S", help="Length of the measurement to which the intervals apply."
-)
-@coverage_option
+@prediction_options
 @server_option
 @json_option
 def command(
@@ -85,17 +98,18 @@ def command(
     learn: bool,
     profile_file: str | None,
     port_gbps: float | None,
-    window_s: float | None,
+    model: str | None,
     coverage: float | None,
     service: str | None,
     as_json: bool,
-    **options: str | None,
+    **options: Any,
 ) -> int:
     """Predict throughputs in MIX, such as `lpm:2 snort`, under cache ways, throttles, CPU weights and memory nodes.
 
-    With --models, trained models predict; --learn profiles tenants over ways, memory noise and throttles if needed.
-    Without --models, each distinct tenant is profiled on the simulator; --profile stores these profiles. With --server,
-    a service predicts the loss of each tenant, and the loss that it causes to each other tenant.
+    MIX may also be one text, "2 x lpm + snort". With --models, trained models predict; --learn profiles tenants over
+    ways, memory noise and throttles if needed. Without --models, each distinct tenant is profiled on the simulator;
+    --profiles stores these profiles. With --server, a service predicts the loss of each tenant, and the loss that it
+    causes to each other tenant.
 
     Exit code 1 if a promise is predicted to break (with --advise: if no change was found). A promise above the lower
     bound of its interval counts as kept, but "not certain".
@@ -106,21 +120,20 @@ def command(
     from slomo.vocabulary.machine import load_machine
     from slomo.vocabulary.server_setting import ServerSetting
     from slomo.workflow.acting.whatif import require_possible, what_if
-    from slomo.workflow.names import host_of
+    from slomo.workflow.names import host_of, named
 
-    values = {
-        _FIELDS[name]: None if text is None else [_number(name, each) for each in text.split(",")]
-        for name, text in options.items()
-    }
+    listed = {name: text for name in _PER_TENANT if (text := options.pop(name)) is not None}
+    values = {name: [_number(name, each) for each in text.split(",")] for name, text in listed.items()}
     setting = ServerSetting(**values, port_gbps=port_gbps)
-    chosen = settings(coverage=coverage).coverage
+    chosen = settings(model=model, coverage=coverage)
+    how = {**options, "model": chosen.model, "coverage": chosen.coverage}
     if service is not None:
-        return asked_about_socket(service, mix, machine, setting, coverage=chosen, window_s=window_s, as_json=as_json)
+        return asked_about_socket(service, mix, machine, setting, how, as_json=as_json)
     library = load_library(models) if models else None
     if machine is None and (library is None or _USUAL in library.machines):
         machine = _USUAL
     where = load_machine(machine or _USUAL) if library is None else host_of(library, machine)
-    tenants = _tenants(mix)
+    tenants = named(mix)
     promises = _promises(slo, len(tenants))
     require_possible(setting, where, len(tenants))  # before any profiling
     answer = what_if(
@@ -134,8 +147,7 @@ def command(
         setting,
         slo_share=promises,
         with_advice=with_advice,
-        coverage=chosen,
-        window_s=window_s,
+        **how,
     )
     if as_json:
         advice = None if answer.advice is None else answer.rows(advised=True)
@@ -189,19 +201,18 @@ def _kept(row: dict[str, Any]) -> str:
     return "yes" if row["slo_mpps"] is None or row["low_mpps"] >= row["slo_mpps"] else "not certain"
 
 
-def _tenants(mix: tuple[str, ...]) -> "list[Workload]":
-    from slomo.vocabulary.workload_text import parse_instances
-
-    return [workload for text in mix for workload, count in (parse_instances(text),) for _ in range(count)]
-
-
-def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: "list[Workload]") -> "ModelLibrary":
+def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: "list[Named]") -> "ModelLibrary":
     """Return trained models; first profile tenants that lack profiles over cache ways and throttles, and store them."""
+    from slomo.errors import UnknownNameError
+
     missing = []
-    for tenant in dict.fromkeys(tenant.saturated for tenant in tenants):
-        model = library.get((machine.name, tenant.key))
-        if model is None or model.allocation is None:
-            missing.append(tenant)
+    for workload in _workloads(tenants):
+        try:
+            model = library.find(workload.nf if workload.nf in tenants else workload, machine.name)
+        except UnknownNameError:
+            missing.append(workload)
+        else:
+            missing += [] if model.allocation is not None else [model.workload]
     if missing:
         library = _measured(machine, missing).added_to(library, machine)
         library.save(folder)
@@ -209,16 +220,23 @@ def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: 
     return library
 
 
-def _knowledge(path: str | None, machine: "Machine", tenants: "list[Workload]") -> "Sequence[PartitionProfile]":
+def _knowledge(path: str | None, machine: "Machine", tenants: "list[Named]") -> "Sequence[PartitionProfile]":
     from slomo.models.partition_profile import load_profiles, save_profiles
 
     if path is not None and Path(path).exists():
         return load_profiles(path)
-    learned = _measured(machine, list(dict.fromkeys(tenant.saturated for tenant in tenants)))
+    learned = _measured(machine, _workloads(tenants))
     if path is not None:
         save_profiles([learned], path)
         note(f"kept in {path}")
     return [learned]
+
+
+def _workloads(tenants: "list[Named]") -> "list[Workload]":
+    """Return each distinct workload at full load; a plain name means default traffic."""
+    from slomo.vocabulary.workload import Workload
+
+    return list(dict.fromkeys(Workload(each) if isinstance(each, str) else each.saturated for each in tenants))
 
 
 def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionProfile":
@@ -255,13 +273,14 @@ def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
     return promises
 
 
-def _number(option: str, text: str) -> int:
+def _number(name: str, text: str) -> int:
     from slomo.errors import UsageError
 
     try:
         return int(text.strip(), 0)
     except ValueError:
-        example = {"ways": "0x3,0x3fc: masks", "mba": "100,50: percent of memory bandwidth"}.get(option, "0,1")
+        option = name.replace("_", "-")
+        example = {"ways": "0x3,0x3fc: masks", "bandwidth_percent": "100,50: percent"}.get(name, "0,1")
         raise UsageError(
             f"--{option}: '{text}' is no whole number, needed one for each tenant", hint=f"write --{option} {example}"
         ) from None

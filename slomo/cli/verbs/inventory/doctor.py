@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--quick", is_flag=True, help="Skip measurements that take seconds: cache size, latency curve, bandwidth, drift."
 )
 @click.option(
-    "--machine",
+    "--out",
     "machine_file",
     metavar="FILE",
     help="Write a machine file of this host with the measured values, so that the simulator can imitate the host.",

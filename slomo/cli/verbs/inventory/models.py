@@ -67,10 +67,11 @@ def push(directory: str, store: str, dataset: str | None, key: str | None, signe
 @_directory
 @_signers
 @click.option(
-    "--every",
+    "--every-s",
+    "every",
     metavar="S",
     type=SECONDS,
-    help="Repeat at this interval [s]; a running service loads the models of DIR by itself.",
+    help="Repeat at this interval; a running service loads the models of DIR by itself.",
 )
 @json_option
 def pull(store: str, directory: str, allowed_signers: str | None, every: float | None, as_json: bool) -> None:
@@ -142,7 +143,8 @@ def diff(directory: str, store: str, as_json: bool) -> None:
 @command.command("prune")
 @_store
 @click.option(
-    "--older-than",
+    "--older-than-s",
+    "older_than",
     metavar="S",
     type=SECONDS,
     default=86_400.0,

@@ -46,10 +46,13 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
 
 @command.command("fit")
 @click.argument("dataset", type=click.Path())
-@click.option("--nf", required=True, metavar="NAME", help="Network function of the dataset: name or workload key.")
+@click.option(
+    "--target", "nf", required=True, metavar="NF", help="Network function of the dataset: name or workload key."
+)
 @click.option("--machine", metavar="NAME|FILE", help="Machine to simulate; by default the dataset's.")
 @click.option(
     "--runs",
+    metavar="N",
     type=POSITIVE_COUNT,
     default=12,
     show_default=True,
@@ -76,7 +79,7 @@ def fit_network_function(
 
     twin = fit_twin(find_dataset(dataset), nf, machine=machine, runs=runs, fit_machine=fit_machine is not None)
     place = Path(out or f"{twin.function.name}.yaml")
-    write_durably(place, to_yaml(twin.function.to_dict(), f"fitted by `slomo nf fit {dataset} --nf {nf}`"))
+    write_durably(place, to_yaml(twin.function.to_dict(), f"fitted by `slomo nf fit {dataset} --target {nf}`"))
     if fit_machine is not None:
         write_machine(Path(fit_machine), twin.machine, {item.name: "fitted" for item in twin.parameters})
     if not twin.tells:

@@ -152,7 +152,7 @@ def _cache(curve: MemoryCurve, stated_mib: float | None) -> Check:
         return warn("memory", "effective cache", finding, remedy)
     finding = f"{curve.llc_mib:.1f} MiB (with L2); {told}"
     if stated_mib is not None and curve.llc_mib < _MUCH_LESS * stated_mib:
-        remedy = "slomo doctor --machine this-host.yaml   # plan with what is ours; others use the rest"
+        remedy = "slomo doctor --out this-host.yaml   # plan with what is ours; others use the rest"
         return warn("memory", "effective cache", finding, remedy)
     return ok("memory", "effective cache", finding)
 
