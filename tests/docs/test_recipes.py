@@ -4,19 +4,11 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from slomo.errors import ConfigurationError
-from slomo.models.library import ModelLibrary
-from slomo.placement.online.placer import Placer
-from slomo.placement.policies import registry
-from slomo.placement.policies.base import Policy, SocketChoice
-from slomo.placement.problem.cluster import Cluster
-from slomo.placement.problem.request import Request
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import load_machine
@@ -44,30 +36,53 @@ print(json.dumps({
 }))
 """
 
+POLICY = '''
+"""Place each request on the server with the fewest cores in use."""
+
+from slomo.placement.policies.base import Policy
+
 
 class EmptiestFirst(Policy):
-    """A policy that ranks servers itself: the one with the fewest cores in use."""
+    """A policy that ranks servers itself."""
 
     name = "emptiest-first"
     ranks = True
 
-    def choose(self, request: Request, choices: Sequence[SocketChoice]) -> SocketChoice | None:
+    def choose(self, request, choices):
         """Return the socket with the fewest cores in use."""
-        del request
         return min(choices, key=lambda each: (each.cores_used, each.server.name))
+'''
+PLACING = """
+from slomo import Cluster, ModelLibrary, Placer, Request
+from slomo.cli.options import complete_policies
+
+placer = Placer(ModelLibrary([]), Cluster.uniform("e5-2620v4", 3), "emptiest-first", fallback="alone")
+print(*sorted({placer.admit(Request(name, ("lpm",))).servers[0] for name in "abc"}))
+print(*complete_policies(None, None, "emp"))
+"""
 
 
-def test_a_metric_is_one_row(tmp_path: Path) -> None:
-    """A row in the table composes, is read from PCM, has its columns in datasets and its resource in explanations."""
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Return a folder with a copy of the package, to which a file or row can be added."""
     shutil.copytree(REPOSITORY / "slomo", tmp_path / "slomo", ignore=shutil.ignore_patterns("__pycache__"))
-    table = tmp_path / "slomo" / "vocabulary" / "metrics.py"
+    return tmp_path
+
+
+def ran(folder: Path, program: str) -> str:
+    """Return what a program prints that imports the package of a folder."""
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_metric_is_one_row(copy: Path) -> None:
+    """A row in the table composes, is read from PCM, has its columns in datasets and its resource in explanations."""
+    table = copy / "slomo" / "vocabulary" / "metrics.py"
     table.write_text(table.read_text().replace("\n_TABLE = (\n", f"\n_TABLE = (\n{ROW}"))
     recorded = (REPOSITORY / "tests/data/pcm/comma-sparse.csv").read_text()
-    (tmp_path / "pcm.csv").write_text(recorded.replace("TEMP", "WALKS"))
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, capture_output=True, text=True)
-
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    (copy / "pcm.csv").write_text(recorded.replace("TEMP", "WALKS"))
+    told = json.loads(ran(copy, PROGRAM))
     assert told.pop("recorded") > 0.0
     assert told == {"composed": 3.0, "resource": "DDIO", "column": True}
 
@@ -94,15 +109,10 @@ def test_a_network_function_is_one_file(tmp_path: Path) -> None:
     SimulatedTestbed(network_functions=[own]).check(Colocation("e5-2620v4", Workload("mine"), (Workload("stats"),)))
 
 
-def test_a_policy_is_one_class_and_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class that ranks servers, with a row in the registry, places by its own ranking under its name."""
-    module = "slomo.placement.policies.emptiest"
-    monkeypatch.setitem(sys.modules, module, SimpleNamespace(EmptiestFirst=EmptiestFirst))  # type: ignore[arg-type]
-    monkeypatch.setitem(registry._POLICIES, "emptiest-first", "emptiest:EmptiestFirst")
-    placer = Placer(ModelLibrary([]), Cluster.uniform("e5-2620v4", 3), "emptiest-first", fallback="alone")
-    decisions = [placer.admit(Request(name, ("lpm",))) for name in "abc"]
-
-    assert len({decision.servers for decision in decisions}) == 3
+def test_a_policy_is_one_file(copy: Path) -> None:
+    """A file with a class that ranks servers places by its own ranking under the file's name, which completes."""
+    (copy / "slomo/placement/policies/emptiest_first.py").write_text(POLICY)
+    assert ran(copy, PLACING).split() == ["e5-2620v4-1", "e5-2620v4-2", "e5-2620v4-3", "emptiest-first"]
 
 
 def test_the_refusal_that_a_page_shows_is_what_is_said(tmp_path, monkeypatch):

@@ -1,4 +1,12 @@
-"""Find policies by name; each is imported on first use."""
+"""Find policies by name; each is imported on first use.
+
+A file of this folder is the policy of its name: `emptiest_first.py` has the class `EmptiestFirst`, policy
+``emptiest-first``. The table lists the policies of this package in the order in which they are shown.
+"""
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.registry import chain_policy_names
@@ -22,6 +30,14 @@ _POLICIES = {
 }
 
 
+@functools.cache
+def _policies() -> Mapping[str, str]:
+    """Return name -> file and class of each policy: those of the table, then those of files that it does not name."""
+    listed = {place.partition(":")[0] for place in _POLICIES.values()}
+    others = sorted({path.stem for path in Path(__file__).parent.glob("[a-z]*.py")} - listed - {"base", "registry"})
+    return _POLICIES | {stem.replace("_", "-"): f"{stem}:{stem.title().replace('_', '')}" for stem in others}
+
+
 def policy_names() -> tuple[str, ...]:
     """Return the names of all policies.
 
@@ -30,7 +46,7 @@ def policy_names() -> tuple[str, ...]:
     >>> "predicted" in policy_names()
     True
     """
-    return tuple(_POLICIES)
+    return tuple(_policies())
 
 
 def policy_class(name: str) -> type[Policy]:
@@ -48,14 +64,14 @@ def policy_class(name: str) -> type[Policy]:
             f"policy '{name}' places chains with rates on NUMA nodes, not requests one by one",
             hint="`slomo place` does, and slomo.workflow.chains.on_nodes",
         )
-    if require_name("placement policy", name, (*_POLICIES, *chain_policy_names()), GROUP):
+    if require_name("placement policy", name, (*_policies(), *chain_policy_names()), GROUP):
         policy = load_plugin(GROUP, name)
         if not (isinstance(policy, type) and issubclass(policy, Policy)):
             raise InvalidValueError(
                 f"plug-in policy '{name}' is no class derived from slomo.placement.policies.base.Policy"
             )
         return policy
-    built_in: type[Policy] = imported(f"slomo.placement.policies.{_POLICIES[name]}")
+    built_in: type[Policy] = imported(f"slomo.placement.policies.{_policies()[name]}")
     return built_in
 
 
