@@ -177,25 +177,23 @@ def server_of(
     names: Sequence[Named],
     machine: str | None = None,
     setting: ServerSetting | None = None,
-    nic_socket: int = 0,
 ) -> TenantModels:
     """Return the server that the named NFs form; :func:`tenant_of` resolves each name to a model."""
-    return server_with(
-        tuple([tenant_of(library, name, machine) for name in listed(names)]), machine, setting, nic_socket
-    )
+    return server_with(tuple([tenant_of(library, name, machine) for name in listed(names)]), machine, setting)
 
 
 def server_with(
     tenants: tuple[TenantModel, ...],
     machine: str | None = None,
     setting: ServerSetting | None = None,
-    nic_socket: int = 0,
 ) -> TenantModels:
     """Return the server that these tenants form under a setting.
 
     Raises InvalidValueError if there are more NFs than a socket has cores, or the setting is for another number of NFs.
     """
     name = tenants[0].model.machine if tenants else machine or ""
+    capacities = tenants[0].model.capacities if tenants else None
+    nic_socket = 0 if capacities is None else capacities.nic_socket
     if setting is None:  # most questions have no setting
         if tenants:
             check_cores(tenants[0].model, len(tenants))

@@ -1,4 +1,4 @@
-"""The capacities of a machine's shared resources, which limit combined counters."""
+"""The capacities of a machine's shared resources, which limit combined counters, and the socket of its NICs."""
 
 import math
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from slomo.files.documents import convert
-from slomo.files.ranges import PositiveCount
+from slomo.files.ranges import Count, PositiveCount
 from slomo.vocabulary.metrics import Cap, Metric
 
 _Most = Annotated[float, Meta(ge=0.0)]
@@ -37,6 +37,8 @@ class Capacities:
     ports_gbps: _Most = math.inf
     #: Extra time of the shared cache's reporter without hits, relative to its solo time.
     llc_reporter: _Most = math.inf
+    #: Socket of the NICs, on which profiles are measured.
+    nic_socket: Count = 0
 
     def limit(self, metric: Metric) -> float:
         """Return the capacity that limits `metric` on this socket, in the metric's unit; infinite if unlimited."""
@@ -52,6 +54,8 @@ class Capacities:
         for name in ("llc_reporter", "ports_gbps"):  # known where reporters were calibrated, and ports are stated
             if stated[name] is None:
                 del stated[name]
+        if not self.nic_socket:  # nearly all machines
+            del stated["nic_socket"]
         return stated
 
     @classmethod

@@ -269,6 +269,7 @@ class Machine(Stored, version=SCHEMA_VERSION):
             memory_gb_s=self.usable_memory_gb_s,
             link_gb_s=self.link_gb_s,
             ports_gbps=self.shared_wire_gbps(),
+            nic_socket=self.nic_socket,
         )
 
     @functools.cached_property

@@ -28,6 +28,7 @@ from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import solve_server
 from slomo.profiling.plans.basic import named_mixes_plan
 from slomo.service.door.bodies import AnswerBody, QuestionBody, Questions, SettingBody, WhatIf
+from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.defaults import AnswerOptions
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.server_setting import ServerSetting
@@ -340,6 +341,22 @@ def test_what_was_not_profiled_over_ways_is_unsupported_at_every_door(library: M
     assert (told.status_code, "firewall" in told.json()["detail"]) == (422, True)
     plain = what_if(library, mix, HERE)
     assert [row["throughput_mpps"] for row in plain.rows()] == list(solve_server(library, mix, MACHINE).throughput_mpps)
+
+
+def test_memory_is_near_on_the_socket_of_the_nic_at_every_door(library: ModelLibrary) -> None:
+    """Models know which socket has the NIC: a node is near or far to all doors, also where the NIC is on socket 1."""
+    here = replace(HERE, nic_socket=1)
+    there = ModelLibrary([replace(model, capacities=here.capacities()) for model in library.values()])
+    again = Capacities.from_dict(there.find("lpm").capacities.to_dict())  # type: ignore[union-attr]
+    assert (again, "nic_socket" in HERE.capacities().to_dict()) == (here.capacities(), False)
+    near, far = (ServerSetting(nodes=(node, node)) for node in (1, 0))
+    for setting, same in ((near, ServerSetting()), (far, ServerSetting(nodes=(1, 1)))):
+        wanted = [numbers(tenant) for tenant in solve_server(library, ["lpm", "nat"], setting=same).tenants]
+        asked = solve_server(there, ["lpm", "nat"], setting=setting)
+        assert [numbers(tenant) for tenant in asked.tenants] == wanted
+        assert numbers(slomo.predict("lpm", ["nat"], there, setting=setting)) == wanted[0]
+        rows = what_if(there, ["lpm", "nat"], here, setting).rows()
+        assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in rows] == wanted
 
 
 def test_a_saved_model_answers_about_ways_as_before(library: ModelLibrary, tmp_path: Any) -> None:

@@ -160,7 +160,7 @@ def what_if(
     asked, options = setting or ServerSetting(), PredictionOptions(**{**how, "explain": False})  # type: ignore[arg-type]
     tenants = named(mix)
     require_possible(asked, machine, len(tenants))
-    server = server_of(library, tenants, machine.name, asked, machine.nic_socket)
+    server = server_of(library, tenants, machine.name, asked)
     for place, share in (slo_share or {}).items():
         if not 0.0 < share <= 1.0:
             meant = f"a share, not a percentage: {share / 100:g} for {share:g} %"
