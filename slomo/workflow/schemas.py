@@ -34,7 +34,7 @@ DOCUMENTS: dict[str, tuple[str, str, str]] = {
     "requests": ("requests and chains to place", "slomo.placement.problem.entries", "RequestsFile"),
     "profiles": ("profiles over ways and partitions", "slomo.models.partition_profile", "ProfilesFile"),
     "plan": ("what `slomo enforce` sets on a server", "slomo.enforce.plan", "EnforcementPlan"),
-    "control": ("a loop of `slomo control`", "slomo.workflow.acting.control", "ControlFile"),
+    "control": ("a loop of `slomo control`", "slomo.workflow.acting.control_file", "ControlFile"),
     "noisy-neighbour": ("a noisy-neighbour test", "slomo.workflow.acting.noisy_neighbour", "NoisyNeighbourFile"),
     "noisy-neighbour-host": ("the same on a real machine", "slomo.workflow.acting.noisy_host", "HostNoiseTest"),
 }

@@ -79,7 +79,6 @@ DEFERRED = {
     "workflow/predict.py": "the front door: a question is imported when it is asked",
     "models/functions/trees.py": "the compiled kernel is loaded for large batches only",
     "workflow/place.py": "a testbed is loaded by whoever checks what was placed, with pandas",
-    "workflow/acting/control.py": "loops on a host need no simulator, which is an extra",
     "workflow/chains/on_nodes.py": "policies that predict nothing need no simulator, which is an extra",
     "simulator/first_compile.py": "who registers a listener, on a host too, needs no kernel",
     "simulator/engine.py": "the kernel is compiled when it is first run",

@@ -16,7 +16,9 @@ from slomo.models.partition_profile import PartitionProfile, save_profiles
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.acting.control import ControlConfiguration, control_from, control_loop, host_controller
+from slomo.workflow.acting.control import control_loop
+from slomo.workflow.acting.control_file import ControlConfiguration, control_from
+from slomo.workflow.acting.host_loops import RunningTenants, host_controller
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
 
@@ -86,7 +88,7 @@ def test_a_host_is_kept_by_the_controllers_of_the_simulation(tmp_path: Path, con
     """The victim's process gets ways of its own until its promise holds; at the end the tree is as it was."""
     tree = fake_tree(tmp_path, Flavour(ways=WAYS))
     plant, before = Tree(tree, tmp_path), everything(tree)
-    made = host_controller(configured(tmp_path, controller), plant.backend, SETTINGS, {"victim": 4.0})
+    made = host_controller(RunningTenants(configured(tmp_path, controller), plant.backend, SETTINGS, {"victim": 4.0}))
     loop = ControlLoop(plant, made, Patience(1.0, 0.0, 0.0), receipts=tmp_path / "receipts")
     assert plant.observe().broken == ("victim",)
     seen = []
@@ -102,7 +104,7 @@ def test_a_host_is_kept_by_the_controllers_of_the_simulation(tmp_path: Path, con
 def test_the_pool_gives_a_way_a_round_where_nobody_says_what_it_holds(tmp_path: Path) -> None:
     """On a host without occupancy the rest keeps all ways but one more each round, instead of one at once."""
     plant = Tree(fake_tree(tmp_path, Flavour(ways=WAYS)), tmp_path)
-    made = host_controller(configured(tmp_path, "max_min"), plant.backend, SETTINGS, {"victim": 4.0})
+    made = host_controller(RunningTenants(configured(tmp_path, "max_min"), plant.backend, SETTINGS, {"victim": 4.0}))
     plan = made.decide(plant.observe(), None).plan
     assert plan is not None
     ways = {each.tenant: (each.llc_way_mask or 0).bit_count() for each in plan.tenants}
@@ -118,12 +120,14 @@ def test_what_the_guard_needs_to_know_of_a_host_is_asked_for(tmp_path: Path) -> 
         configured(tmp_path, "max_min", partitions="ways.json")
     tree = fake_tree(tmp_path, Flavour(ways=11))
     with pytest.raises(ConfigurationError, match="has 20 cache ways, this host 11"):
-        host_controller(configured(tmp_path, "guard"), ResctrlBackend(tree, tmp_path), SETTINGS, {"victim": 4.0})
+        host_controller(
+            RunningTenants(configured(tmp_path, "guard"), ResctrlBackend(tree, tmp_path), SETTINGS, {"victim": 4.0})
+        )
     other = [*TENANTS, {"name": "third", "workload": "snort"}]
     (tmp_path / "b").mkdir()
     whole = ResctrlBackend(fake_tree(tmp_path / "b", Flavour(ways=WAYS)), tmp_path)
     with pytest.raises(UnknownNameError, match="snort"):
-        host_controller(configured(tmp_path, "guard", tenants=other), whole, SETTINGS, {"victim": 4.0})
+        host_controller(RunningTenants(configured(tmp_path, "guard", tenants=other), whole, SETTINGS, {"victim": 4.0}))
 
 
 def test_pools_are_told_what_is_asked_of_them(tmp_path: Path) -> None:
@@ -141,4 +145,4 @@ def test_pools_are_told_what_is_asked_of_them(tmp_path: Path) -> None:
     crowd = configured(tmp_path, "pools", tenants=[{**each, "max_cache": 8, "min_cache": 8} for each in TENANTS])
     backend = ResctrlBackend(fake_tree(tmp_path, Flavour(ways=WAYS)), tmp_path)
     with pytest.raises(TestbedError, match="no 8 adjacent ways left"):
-        host_controller(crowd, backend, SETTINGS, {"victim": 4.0})
+        host_controller(RunningTenants(crowd, backend, SETTINGS, {"victim": 4.0}))

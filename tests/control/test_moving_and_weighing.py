@@ -17,10 +17,12 @@ from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.host.journal import open_receipts
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
 from slomo.placement.chains.moves import MoveCost, Mover
+from slomo.plugins import imported
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.acting.control import control_from, read_control_file
+from slomo.workflow.acting.control_file import CONTROLLERS, control_from, read_control_file
 
+ROOM = "slomo.workflow.acting"
 EXAMPLES = Path("docs/examples/control")
 MACHINE = load_machine("e5-2620v4")
 #: A stream: all of its throughput is limited by the memory, ways change nothing.
@@ -174,3 +176,9 @@ def test_two_tenants_of_one_name_are_refused() -> None:
     twice = [{"workload": "lpm", "name": "a"}, {"workload": "nat", "name": "a"}]
     with pytest.raises(ConfigurationError, match="two tenants are named 'a'"):
         control_from({"tenants": twice}, "c")
+
+
+@pytest.mark.parametrize("kind", CONTROLLERS)
+def test_every_controller_that_is_listed_is_there(kind: str) -> None:
+    """Each row of the table names a function that builds the controller."""
+    assert [name for name, place in CONTROLLERS[kind].items() if not callable(imported(f"{ROOM}.{place}"))] == []

@@ -44,7 +44,8 @@ from slomo.testing.builders import ToyTestbed, toy_plan
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.service_chains import load_chains
-from slomo.workflow.acting.control import read_control_file, read_status
+from slomo.workflow.acting.control import read_status
+from slomo.workflow.acting.control_file import read_control_file
 from slomo.workflow.acting.enforce import read_plan
 from slomo.workflow.acting.noisy_host import host_noise_test
 from slomo.workflow.acting.noisy_neighbour import read_noisy_neighbour_file

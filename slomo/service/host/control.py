@@ -15,7 +15,8 @@ from slomo.errors import SlomoError, UnknownNameError
 from slomo.vocabulary.machine import machine_names
 from slomo.vocabulary.network_function import network_function_names
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.acting.control import ControlConfiguration, control_from, control_status, run_control
+from slomo.workflow.acting.control import control_status, run_control
+from slomo.workflow.acting.control_file import ControlConfiguration, control_from
 
 if TYPE_CHECKING:
     from slomo.service.jobs import JobProgress

@@ -1,6 +1,6 @@
-"""Build a control loop on simulated time: a simulated server, a controller and promised throughputs."""
+"""Build control loops on simulated time: a simulated server, each controller, and the promised throughputs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
 from slomo.control.cpu_shares import SharesController
 from slomo.control.guard import GuardController
@@ -17,71 +17,50 @@ from slomo.models.partition_profile import PartitionProfile
 from slomo.placement.chains.moves import MoveCost
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.service_chains import ChainSystem
 from slomo.vocabulary.workload import Workload
+from slomo.workflow.acting.control_file import ControlConfiguration
+from slomo.workflow.acting.host_loops import pool_controller
 from slomo.workflow.acting.partition_profile import profile_partitions
 from slomo.workflow.chains.moving import mover_of
 
-#: Name, workload, promised share of solo throughput.
-Promised = tuple[str, Workload, float | None]
+#: Simulated server, controller, and the promised throughputs [Mpps].
+Loop = tuple[Plant, Controller, Mapping[str, float]]
 
 
-def simulated_loop(
-    name: str,
-    machine: Machine,
-    controller: str | Callable[[SimulatedServer], Controller],
-    tenants: Sequence[Promised] | ChainSystem,
-    seed: int = 0,
-) -> tuple[Plant, Controller, Mapping[str, float]]:
-    """Return simulated server, controller, and the promised throughputs [Mpps].
-
-    Raises SlomoError for more tenants than cores, or tenants that the controller does not support.
-
-    `controller` may be a callable that makes one for a server. ``cpu_shares`` runs a `ChainSystem` instead of
-    tenants.
-    """
-    if isinstance(tenants, ChainSystem):
-        seats = {stage.name: (stage.core, stage.priority) for stage in tenants.stages}
-        return SharedCoresPlant(SimulatedCores(tenants), seed=seed), SharesController(name, seats), {}
-    server = SimulatedServer(machine, [Occupant(tenant, workload) for tenant, workload, _ in tenants])
-    targets = {tenant: share * solo_mpps(machine, workload) for tenant, workload, share in tenants if share is not None}
-    movers = {tenant: mover_of(machine, workload.saturated) for tenant, workload, _ in tenants if controller == "numa"}
-    plant = SimulatedPlant(server, targets, seed=seed, moves=PaidMoves(server, movers))
-    return plant, _controller(name, server, controller, seed, targets), targets
+def guard(configuration: ControlConfiguration) -> Loop:
+    """Return a loop that keeps promises by profiles over cache ways, which it simulates first."""
+    server = _server(configuration)
+    profile, targets = _profile(configuration, server), _targets_mpps(configuration, server.machine)
+    responses = {tenant: profile.responses[work.saturated.key] for tenant, work, _ in configuration.tenants}
+    situation = Situation(responses, profile.memory, server.machine.llc_ways, promised_mpps=targets)
+    plant = SimulatedPlant(server, targets, seed=configuration.file.seed)
+    return plant, GuardController(configuration.name, situation), targets
 
 
-def solo_mpps(machine: Machine, workload: Workload, core: int | None = None) -> float:
-    """Return a workload's saturated solo throughput on a simulated machine, with memory on its own node [Mpps]."""
-    server = SimulatedServer(machine, [])
-    server.add(Occupant("alone", workload.saturated), core)
-    return server.simulate(1).tenants[0].throughput_mpps
+def max_min(configuration: ControlConfiguration) -> Loop:
+    """Return a loop that divides cache ways max-min fair (ResQ)."""
+    server = _server(configuration)
+    machine, targets = server.machine, _targets_mpps(configuration, server.machine)
+    controller = MaxMinController(configuration.name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)
+    return SimulatedPlant(server, targets, seed=configuration.file.seed), controller, targets
 
 
-def _controller(
-    name: str,
-    server: SimulatedServer,
-    controller: str | Callable[[SimulatedServer], Controller],
-    seed: int,
-    targets_mpps: Mapping[str, float],
-) -> Controller:
-    if not isinstance(controller, str):
-        return controller(server)
-    machine = server.machine
-    if controller == "max_min":
-        return MaxMinController(name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)
-    saturated = {occupant.name: occupant.workload.saturated for occupant in server.occupants.values()}
-    testbed = SimulatedTestbed(machine, scale=32, accesses=60_000)
-    profile = profile_partitions(testbed, machine, list(saturated.values()), seed=seed)
-    if controller == "numa":
-        return _numa(name, server, saturated, profile)
-    responses = {tenant: profile.responses[workload.key] for tenant, workload in saturated.items()}
-    return GuardController(name, Situation(responses, profile.memory, machine.llc_ways, promised_mpps=targets_mpps))
+def pools(configuration: ControlConfiguration) -> Loop:
+    """Return a loop that assigns cores to RMD's pools."""
+    server = _server(configuration)
+    members = {name: {"core_ids": [server.knobs[f"core:{name}"]]} for name in server.occupants}
+    controller = pool_controller(configuration, server.machine.llc_ways, members, None)
+    targets = _targets_mpps(configuration, server.machine)
+    return SimulatedPlant(server, targets, seed=configuration.file.seed), controller, targets
 
 
-def _numa(
-    name: str, server: SimulatedServer, saturated: Mapping[str, Workload], profile: PartitionProfile
-) -> NumaController:
-    machine = server.machine
+def numa(configuration: ControlConfiguration) -> Loop:
+    """Return a loop that moves tenants between memory nodes, and pays for the moves (NUMASFP)."""
+    server = _server(configuration)
+    machine, profile = server.machine, _profile(configuration, server)
+    targets = _targets_mpps(configuration, machine)
+    saturated = {tenant: workload.saturated for tenant, workload, _ in configuration.tenants}
+    movers = {tenant: mover_of(machine, workload) for tenant, workload in saturated.items()}
     other = next((s for s in range(machine.sockets) if s != machine.nic_socket), machine.nic_socket)
     far = {
         workload.key: min(
@@ -95,8 +74,45 @@ def _numa(
             profile.responses[workload.key],
             int(server.knobs[f"core:{tenant}"] or 0),
             far[workload.key],
-            MoveCost().lost_s(mover_of(machine, workload)),
+            MoveCost().lost_s(movers[tenant]),
         )
         for tenant, workload in saturated.items()
     }
-    return NumaController(name, machine, tenants, profile.memory)
+    plant = SimulatedPlant(server, targets, seed=configuration.file.seed, moves=PaidMoves(server, movers))
+    return plant, NumaController(configuration.name, machine, tenants, profile.memory), targets
+
+
+def cpu_shares(configuration: ControlConfiguration) -> Loop:
+    """Return a loop that weighs the stages of chains on shared cores (NFVnice); nothing is promised."""
+    assert configuration.system is not None
+    seats = {stage.name: (stage.core, stage.priority) for stage in configuration.system.stages}
+    plant = SharedCoresPlant(SimulatedCores(configuration.system), seed=configuration.file.seed)
+    return plant, SharesController(configuration.name, seats), {}
+
+
+def solo_mpps(machine: Machine, workload: Workload, core: int | None = None) -> float:
+    """Return a workload's saturated solo throughput on a simulated machine, with memory on its own node [Mpps]."""
+    server = SimulatedServer(machine, [])
+    server.add(Occupant("alone", workload.saturated), core)
+    return server.simulate(1).tenants[0].throughput_mpps
+
+
+def _server(configuration: ControlConfiguration) -> SimulatedServer:
+    """Return the simulated server. Raises InvalidValueError for more tenants than cores."""
+    assert configuration.machine is not None
+    return SimulatedServer(configuration.machine, [Occupant(name, work) for name, work, _ in configuration.tenants])
+
+
+def _targets_mpps(configuration: ControlConfiguration, machine: Machine) -> dict[str, float]:
+    return {
+        tenant: share * solo_mpps(machine, workload)
+        for tenant, workload, share in configuration.tenants
+        if share is not None
+    }
+
+
+def _profile(configuration: ControlConfiguration, server: SimulatedServer) -> PartitionProfile:
+    """Simulate every tenant's profile over cache ways and memory traffic."""
+    testbed = SimulatedTestbed(server.machine, scale=32, accesses=60_000)
+    workloads = [workload.saturated for _, workload, _ in configuration.tenants]
+    return profile_partitions(testbed, server.machine, workloads, seed=configuration.file.seed)

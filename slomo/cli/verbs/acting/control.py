@@ -25,7 +25,8 @@ def run_loop(configuration: str, as_json: bool) -> int:
     SIGTERM and Ctrl-C end the loop and restore the machine. A killed loop leaves a receipt; `slomo enforce undo --all`
     then restores the machine. Exit code 1 if a promise was broken in the last round.
     """
-    from slomo.workflow.acting.control import read_control_file, run_control
+    from slomo.workflow.acting.control import run_control
+    from slomo.workflow.acting.control_file import read_control_file
 
     read = read_control_file(configuration)
     last: list[bool] = []

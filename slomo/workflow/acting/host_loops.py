@@ -1,0 +1,144 @@
+"""Build a control loop on this host: its network functions, their promised throughputs, and each controller."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slomo.control.guard import GuardController
+from slomo.control.host_plant import HostPlant, OnProcesses
+from slomo.control.loop import Plant
+from slomo.control.max_min import MaxMinController
+from slomo.control.observation import Controller
+from slomo.control.pools.configuration import read_rmd_toml
+from slomo.control.pools.controller import PoolController
+from slomo.control.pools.manager import PoolManager
+from slomo.control.pools.workload import processes_of_this_host
+from slomo.control.situation import Situation
+from slomo.control.throttle import ThrottleController
+from slomo.enforce.backends.cgroup import CgroupBackend
+from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.enforce.change import Backend
+from slomo.enforce.plan import TenantSetting
+from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
+from slomo.host.cores import assign_cores, available_cores
+from slomo.host.resctrl_facts import read_facts
+from slomo.models.partition_profile import library_of, load_profiles
+from slomo.models.responses.partition import memory_of
+from slomo.plugins import imported
+from slomo.testbed.host.nf.definition import host_definition
+from slomo.testbed.host.run import Run
+from slomo.workflow.acting.control_file import CONTROLLERS, HOST, WISHES, ControlConfiguration, stated
+
+
+@dataclass(frozen=True)
+class RunningTenants:
+    """Tenants that run on this host, and what a controller may set for them."""
+
+    configuration: ControlConfiguration
+    #: Control groups for controller ``throttle``, a resctrl tree for the others.
+    backend: Backend
+    #: Processes and cores of each tenant.
+    settings: Mapping[str, TenantSetting]
+    promised_mpps: Mapping[str, float]
+
+    @property
+    def llc_ways(self) -> int:
+        """Number of cache ways of this host. Raises TestbedError if the cache cannot be divided."""
+        assert isinstance(self.backend, ResctrlBackend)
+        return read_facts(self.backend.tree).full_mask.bit_count()
+
+
+def host_loop(configuration: ControlConfiguration, run: Run) -> tuple[Plant, Controller, Mapping[str, float]]:
+    """Start every NF on a core of its own; return the plant, the controller and the promised throughputs [Mpps].
+
+    Raises TestbedError if the host's control groups or cache ways cannot be set.
+    """
+    backend: Backend = CgroupBackend() if configuration.controller == "throttle" else ResctrlBackend()
+    able, why = backend.available()
+    if not able:
+        what = "control groups" if configuration.controller == "throttle" else "cache ways"
+        raise TestbedError(f"this host's {what} cannot be set: {why}", hint="see `slomo doctor`")
+    cores = assign_cores(available_cores(), [1] * len(configuration.tenants), "the loop")
+    running = {
+        name: run.start(host_definition(workload.nf), workload, own_cores)
+        for (name, workload, _), own_cores in zip(configuration.tenants, cores, strict=True)
+    }
+    alone = HostPlant(running, {}, backend)
+    targets = {name: share * alone.solo_mpps(name) for name, _, share in configuration.tenants if share is not None}
+    controller = host_controller(RunningTenants(configuration, backend, alone.settings(), targets))
+    return HostPlant(running, targets, backend), controller, targets
+
+
+def host_controller(running: RunningTenants) -> Controller:
+    """Return the controller that the configuration names.
+
+    Raises TestbedError if the cache cannot be divided; ConfigurationError or UnsupportedPredictionError if the models
+    are of another machine or lack a tenant.
+    """
+    controller: Controller = imported(f"slomo.workflow.acting.{CONTROLLERS[HOST][running.configuration.controller]}")(
+        running
+    )
+    return controller
+
+
+def throttle(running: RunningTenants) -> Controller:
+    """Return a controller that lowers the CPU weight of tenants without a promise."""
+    others = {name: setting for name, setting in running.settings.items() if name not in running.promised_mpps}
+    return ThrottleController(running.configuration.name, others)
+
+
+def max_min(running: RunningTenants) -> Controller:
+    """Return a controller that divides cache ways max-min fair, where no occupancy is known (ResQ)."""
+    return OnProcesses(MaxMinController(running.configuration.name, running.llc_ways, 1.0), running.settings)
+
+
+def guard(running: RunningTenants) -> Controller:
+    """Return a controller that keeps promises by the profile over cache ways that the configuration names."""
+    configuration, ways, machine = running.configuration, running.llc_ways, running.configuration.described
+    assert machine is not None
+    assert configuration.file.partitions is not None
+    learned = library_of(load_profiles(configuration.file.partitions), machine)
+    known = {key: model.allocation for (_, key), model in learned.items() if model.allocation is not None}
+    if machine.llc_ways != ways:
+        raise ConfigurationError(
+            f"'{machine.name}' has {machine.llc_ways} cache ways, this host {ways}", hint="describe this host"
+        )
+    missing = next((w.key for _, w, _ in configuration.tenants if w.key not in known), None)
+    if missing is not None:
+        raise UnknownNameError("workload in the profile over cache ways", missing, known)
+    models = {name: known[workload.key] for name, workload, _ in configuration.tenants}
+    responses = {name: model.response for name, model in models.items()}
+    memory = memory_of(list(models.values()))
+    situation = Situation(responses, memory, ways, promised_mpps=running.promised_mpps)
+    return OnProcesses(GuardController(configuration.name, situation), running.settings)
+
+
+def pools(running: RunningTenants) -> Controller:
+    """Return a controller that assigns processes to RMD's pools."""
+    members = {name: {"task_ids": [*map(str, each.process_ids)]} for name, each in running.settings.items()}
+    return pool_controller(running.configuration, running.llc_ways, members, running.backend)
+
+
+def pool_controller(
+    configuration: ControlConfiguration, ways: int, members: Mapping[str, Mapping[str, Any]], backend: Backend | None
+) -> PoolController:
+    """Divide `ways` cache ways into RMD's pools, assign every tenant to a pool, and return the controller.
+
+    Raises ConfigurationError for invalid RMD files; TestbedError if a pool is full; InvalidValueError for a request
+    that no pool serves.
+
+    `members` are each tenant's cores or processes, as RMD names them. The backend's tree is searched for groups
+    that slomo did not make.
+    """
+    file, machine = configuration.file, configuration.machine
+    assert file.pools is not None
+    way_mib = None if machine is None else machine.llc_mib / machine.llc_ways
+    known = read_rmd_toml(file.pools, file.policies, way_mib=way_mib, cache_ways=ways)
+    running = {int(task): name for name, who in members.items() for task in who.get("task_ids", ())}
+    manager = PoolManager(
+        known, ways, backend=backend, processes=lambda: {**processes_of_this_host(), **running}, enforces=False
+    )
+    asked = {
+        name: stated(each, *WISHES) for (name, _, _), each in zip(configuration.tenants, file.tenants, strict=True)
+    }
+    return PoolController(manager, {name: {**who, **asked[name]} for name, who in members.items()})
