@@ -13,6 +13,7 @@ from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of
 from slomo.files.stored import Stored
 from slomo.models.library import ModelLibrary
+from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from slomo.training.choice import ORDER
 from slomo.training.training import train
@@ -60,18 +61,18 @@ class ErrorSources(Stored):
     total: float
 
 
-def error_sources(library: ModelLibrary, mixes: ProfileDataset, model: str) -> ErrorSources:
+def error_sources(predictor: Predictor, mixes: ProfileDataset) -> ErrorSources:
     """Split the error of a model on mixes into its sources.
 
-    `mixes`: on one machine, as `judged_mixes` returns them; rows whose competition was also measured alone are used
-    (one per run). `model`: name of a model that reads the composed vector under pressure. Raises MissingMetricError
+    `predictor`: of a model that reads the composed vector under pressure. `mixes`: on its machine, as `judged_mixes`
+    returns them; rows whose competition was also measured alone are used (one per run). Raises MissingMetricError
     where no row reports every metric that the model reads; InvalidValueError where the model reads no measured
     competition.
     """
-    frame, direct, rows = mixes.frame, [], []
+    frame, model, direct, rows = mixes.frame, predictor.model, [], []
     targets, competitors = mixes.tenants
     for row, target in enumerate(targets):
-        fitted = library.find(target, str(frame["machine"].iloc[row])).model(model)
+        fitted = predictor.library.find(target, predictor.machine).model(model)
         if fitted.composition != "pressure":
             raise InvalidValueError(
                 f"model '{model}' does not read the measured competition, so its error has no such parts",
@@ -86,7 +87,6 @@ def error_sources(library: ModelLibrary, mixes: ProfileDataset, model: str) -> E
             f"no mix reports every metric that model '{model}' reads of the competition alone",
             hint="run mixes whose competition is measured before the target starts",
         )
-    predictor = predictor_of(library, str(frame["machine"].iloc[0]), model)
     batch = predictor.predict_batch([targets[row] for row in rows], [competitors[row] for row in rows])
     actual, sensitivity, whole = (
         frame["throughput_mpps"].to_numpy(dtype=float)[rows],
@@ -115,16 +115,13 @@ def _percent(difference: Floats, reference: Floats) -> float:
     return float(100.0 * np.mean(np.abs(difference) / reference))
 
 
-def reliability(
-    library: ModelLibrary, mixes: ProfileDataset, model: str, levels: Sequence[float] = LEVELS
-) -> dict[float, float]:
+def reliability(predictor: Predictor, mixes: ProfileDataset, levels: Sequence[float] = LEVELS) -> dict[float, float]:
     """Return how many measurements lie inside intervals of each stated coverage.
 
     `mixes`: as `judged_mixes` returns them, none of which calibrated the intervals. `levels`: nominal coverages, each
     above 0 and below 1, the keys of what is returned.
     """
-    (targets, competitors), measured_mpps = mixes.tenants, mixes.throughput
-    predictor, shares = predictor_of(library, mixes.machines[0], model), {}
+    (targets, competitors), measured_mpps, shares = mixes.tenants, mixes.throughput, {}
     for level in levels:
         batch = predictor.predict_batch(targets, competitors, level)
         inside = (batch.low_mpps <= measured_mpps) & (measured_mpps <= batch.high_mpps)
@@ -138,10 +135,11 @@ def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evalua
     mixes = judged_mixes(library, dataset)
     first = library.find(mixes.workload(mixes.targets[0]), evaluation.machine)
     for name in evaluation.models:
-        curves[name] = reliability(library, mixes, name)
+        predictor = predictor_of(library, evaluation.machine, name)
+        curves[name] = reliability(predictor, mixes)
         if name not in (EQUILIBRIUM, COMPOSED, DEFAULT_MODEL) and first.model(name).composition == "pressure":
             try:
-                sources[name] = error_sources(library, mixes, name).to_dict()
+                sources[name] = error_sources(predictor, mixes).to_dict()
             except MissingMetricError:
                 continue  # imported mixes: the competition was not measured alone
     return replace(evaluation, sources=sources, reliability=curves)

@@ -62,6 +62,11 @@ class ModelLibrary(Mapping[Key, NFModel]):
         """Names of the machines for which the library has models."""
         return tuple(sorted({machine for machine, _ in self._models}))
 
+    @property
+    def _only_machine(self) -> str | None:
+        """Name of the machine if all models are of one."""
+        return self.machines[0] if len(self.machines) == 1 else None
+
     def workloads(self, machine: str) -> tuple[str, ...]:
         """Return the keys of the workloads that have models on `machine`."""
         return tuple(key for owner, key in self if owner == machine)
@@ -99,7 +104,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         Raises ConfigurationError if the library's machine of this name is a different one.
         """
         if machine is None:
-            return self.machines[0] if len(self.machines) == 1 else None
+            return self._only_machine
         if isinstance(machine, str):
             return machine
         if not hasattr(machine, "fingerprint"):
@@ -167,11 +172,11 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return keys
 
     def require_machine(self, machine: str | None) -> str:
-        """Return a machine's name as :meth:`name_of`, but only if there are models for the machine.
+        """Return the name of a machine for which there are models; by default that of the only one.
 
         Raises UsageError if several machines are possible; UnknownNameError for one without models.
         """
-        machine = self.name_of(machine)
+        machine = self._only_machine if machine is None else machine
         if machine is None:
             raise UsageError(
                 f"the models are for several machines: {', '.join(self.machines) or 'none'}",

@@ -156,8 +156,8 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
             model = library.find(name, machine)
             return TenantModel(model.workload, model)
         name = parse_workload(name)
-    machine = library.name_of(machine or None)
-    exact = library.get((machine or "", name.key))
+    machine = library.require_machine(machine or None)
+    exact = library.get((machine, name.key))
     if exact is not None and (name.traffic.offered_mpps is not None or exact.knows_pressure):
         return TenantModel(name, exact)  # avoids a search of all profiles
     profiles = library.profiles(name.nf, machine)

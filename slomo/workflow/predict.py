@@ -108,8 +108,9 @@ def predict(
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     models = opened(library)
+    machine = models.name_of(machine)
     options = PredictionOptions(method, model, compat, coverage, explain, window_s)
-    server = server_of(models, mix, models.name_of(machine), setting)
+    server = server_of(models, mix, machine, setting)
     if offered_mpps is not None:
         server = server.with_load(0, offered_mpps)
     return answer(server, options, strict=strict)

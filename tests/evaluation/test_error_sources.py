@@ -5,7 +5,7 @@ import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.evaluation.error_sources import error_sources, explained, learning_curves, reliability
-from slomo.evaluation.evaluate import evaluate
+from slomo.evaluation.evaluate import evaluate, predictor_of
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.testbed.simulated import SimulatedTestbed
@@ -36,7 +36,7 @@ def trained(profile):
 
 def test_errors_split_into_sources(trained, mixes):
     """The total is at most the model's error plus composition's, and each run counts once."""
-    sources = error_sources(trained, mixes, "slomo-xgb")
+    sources = error_sources(predictor_of(trained, MACHINE, "slomo-xgb"), mixes)
     assert sources.predictions == mixes.frame["run_key"].nunique()
     assert sources.total <= sources.sensitivity + sources.composition + 1e-9
     assert sources.composition > 0.0
@@ -47,14 +47,14 @@ def test_noise_is_the_distance_to_the_truth_where_it_is_known(trained, mixes):
     """Where the simulator's truth is in the dataset, noise is measured against it."""
     frame = mixes.frame.copy()
     frame["truth_mpps"] = frame["throughput_mpps"] / 1.03
-    sources = error_sources(trained, type(mixes)(frame, mixes.environment), "slomo-gbr")
+    sources = error_sources(predictor_of(trained, MACHINE, "slomo-gbr"), type(mixes)(frame, mixes.environment))
     assert sources.noise == pytest.approx(3.0)
 
 
 def test_a_model_that_reads_no_competition_has_no_parts(trained, mixes):
     """The null model's error cannot be split."""
     with pytest.raises(InvalidValueError, match="does not read the measured competition"):
-        error_sources(trained, mixes, "none")
+        error_sources(predictor_of(trained, MACHINE, "none"), mixes)
 
 
 def test_unmeasured_competitions_are_said(trained, mixes):
@@ -62,12 +62,12 @@ def test_unmeasured_competitions_are_said(trained, mixes):
     frame = mixes.frame.copy()
     frame[[name for name in frame if name.startswith("competition.")]] = np.nan
     with pytest.raises(MissingMetricError, match="of the competition alone"):
-        error_sources(trained, type(mixes)(frame, mixes.environment), "slomo-gbr")
+        error_sources(predictor_of(trained, MACHINE, "slomo-gbr"), type(mixes)(frame, mixes.environment))
 
 
 def test_wider_intervals_hold_more(trained, mixes):
     """Observed coverage never falls as the nominal one rises, and stays a share."""
-    coverage = reliability(trained, mixes, "slomo-xgb", levels=(0.2, 0.5, 0.9))
+    coverage = reliability(predictor_of(trained, MACHINE, "slomo-xgb"), mixes, levels=(0.2, 0.5, 0.9))
     assert coverage[0.2] <= coverage[0.5] <= coverage[0.9] <= 1.0
 
 
