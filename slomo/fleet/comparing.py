@@ -106,17 +106,17 @@ def calibrations(
     for host, calibration in own.items():
         reporters = described[host].environment.get("settings", {}).get("reporters", {})
         if calibration:
-            known.setdefault(calibration, {"host": host, "reporters": reporters, "felt": []})
+            known.setdefault(calibration, {"host": host, "reporters": reporters, "readings": []})
     if len(known) > 1:
         made = [hosts.ask(compare_on, work, run, needed=True) for run in _competitions(plan)]
         for host, calibration in own.items():
             runs = [each[host] for each in made]
             if failed := next((run for run in runs if run.record is None), None):
                 raise TestbedError(f"host '{host}': a run that hosts are compared by failed: {failed.errors[-1]}")
-            known[calibration]["felt"] = [dict(run.record.alone.socket) for run in runs]
+            known[calibration]["readings"] = [dict(run.record.alone.socket) for run in runs]
     store.note("calibrations", known)
-    felt = {calibration: each["felt"] for calibration, each in known.items() if each["felt"]}
-    effects = host_effects(felt) if len(felt) > 1 else {}
+    readings = {calibration: each["readings"] for calibration, each in known.items() if each["readings"]}
+    effects = host_effects(readings) if len(readings) > 1 else {}
     strange = {
         known[calibration]["host"]: f"its reporters follow something else than those of the other hosts: "
         f"{100 * effect.misfit:.0f} % off, limit {100 * MOST_MISFIT:g} %"

@@ -62,9 +62,9 @@ def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[
 
 def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     """Return a dataset's mean probe readings beside each set of competitors."""
-    felt = [name for name in names if name in FELT]
+    reporters = [name for name in names if name in FELT]
     pressed = frame[frame[schema.COMPETITOR_COUNT] > 0]
-    columns = {schema.metric_column("competition", name): name for name in felt}
+    columns = {schema.metric_column("competition", name): name for name in reporters}
     return pressed.groupby(schema.COMPETITORS)[list(columns)].mean().rename(columns=columns)
 
 
@@ -107,8 +107,8 @@ def joined_hosts(first: Mapping[str, Any], second: Mapping[str, Any], effect: Ho
 def _effect(names: Sequence[str], mine: Floats, common: Floats) -> HostEffect:
     size = (mine**2).sum(axis=0)
     factors = np.where(size > 0.0, (mine * common).sum(axis=0) / np.where(size > 0.0, size, 1.0), 1.0)
-    apart, felt = float(((factors * mine - common) ** 2).sum()), float((common**2).sum())
-    return HostEffect(dict(zip(names, factors.tolist(), strict=True)), (apart / felt) ** 0.5 if felt else 0.0)
+    apart, whole = float(((factors * mine - common) ** 2).sum()), float((common**2).sum())
+    return HostEffect(dict(zip(names, factors.tolist(), strict=True)), (apart / whole) ** 0.5 if whole else 0.0)
 
 
 def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecord:

@@ -110,7 +110,7 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
     solo = not measurement.colocation.competitors
     plan = plan_of(measurement.colocation) if plan is None or solo else plan
     provenance, own = measurement.provenance, measurement.contentiousness
-    nothing = MetricVector(no_pressure(felt=any(name in own for name in FELT)))
+    nothing = MetricVector(no_pressure(reporters=any(name in own for name in FELT)))
     error = measurement.throughput_error_mpps
     return {
         **colocation_columns(measurement.colocation, plan),

@@ -87,8 +87,8 @@ def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFM
     good &= np.all([np.isfinite(values) & (values > 0.0) for values in times.values()], axis=0)
     settings = np.unique(chosen["competitors"].to_numpy(dtype=str)[good], return_inverse=True)[1]
     names = () if model.response is None else model.response.pressure_names
-    felt = chosen[[f"beside.{name}" for name in names]].to_numpy(dtype=float)[good]
-    busy = busy_share(model.response, felt, load[good], chosen["competitor_count"].to_numpy(dtype=float)[good])
+    pressure = chosen[[f"beside.{name}" for name in names]].to_numpy(dtype=float)[good]
+    busy = busy_share(model.response, pressure, load[good], chosen["competitor_count"].to_numpy(dtype=float)[good])
     times = {name: values[good] for name, values in times.items()}
     return LatencyRows(busy, most[good] * load[good] / busy, times, settings.astype(np.int64))
 

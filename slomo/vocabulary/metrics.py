@@ -308,16 +308,16 @@ def metric(name: str) -> Metric:
     return definition
 
 
-def no_pressure(*, felt: bool) -> dict[str, float]:
+def no_pressure(*, reporters: bool) -> dict[str, float]:
     """Return the counters of a socket on which nothing runs.
 
     Examples
     --------
-    >>> "FELTLLC" in no_pressure(felt=False), no_pressure(felt=True)["FELTLLC"]
+    >>> "FELTLLC" in no_pressure(reporters=False), no_pressure(reporters=True)["FELTLLC"]
     (False, 0.0)
     """
     added = (item for item in METRICS.values() if item.rule is Rule.SUM)
-    return {item.name: 0.0 for item in added if felt or item.kind is not Kind.FELT}
+    return {item.name: 0.0 for item in added if reporters or item.kind is not Kind.FELT}
 
 
 def canonical_names(names: Iterable[str]) -> tuple[str, ...]:

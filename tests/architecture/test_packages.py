@@ -195,6 +195,15 @@ def test_every_module_begins_with_its_docstring() -> None:
     assert [path.relative_to(PACKAGE).as_posix() for path in MODULES if not ast.get_docstring(trees()[path])] == []
 
 
+def test_every_room_says_what_goes_in_and_out() -> None:
+    """The first file of each room says what happens there, what goes in and what comes out, in a few lines."""
+    for path in sorted(PACKAGE.glob("*/__init__.py")):
+        text = ast.get_docstring(trees()[path]) or ""
+        assert "\nIn: " in text, path
+        assert " Out: " in text, path
+        assert len(text.splitlines()) <= 6, path
+
+
 def test_nothing_is_pickled_or_evaluated() -> None:
     """No module can execute what a stranger wrote into a file."""
     banned = {"pickle", "marshal", "shelve", "joblib", "dill", "cloudpickle", "eval", "exec", "compile"}

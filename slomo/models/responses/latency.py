@@ -187,13 +187,13 @@ def busy_share(
     if response is None:
         return load
     flowing = np.array([METRICS[name].kind in (Kind.RATE, Kind.BANDWIDTH) for name in response.pressure_names])
-    felt = np.nan_to_num(pressure)
-    many = np.ones(len(felt)) if neighbours is None else neighbours
-    saturated = response.rows_mpps(felt, many)
+    known_pressure = np.nan_to_num(pressure)
+    many = np.ones(len(known_pressure)) if neighbours is None else neighbours
+    saturated = response.rows_mpps(known_pressure, many)
     busy = load.copy()
     for _ in range(_ROUNDS):
         faster = np.where(flowing, 1.0 / np.clip(busy, 1e-3, 1.0)[:, np.newaxis], 1.0)
-        slowed = np.minimum(response.rows_mpps(felt * faster, many), saturated)
+        slowed = np.minimum(response.rows_mpps(known_pressure * faster, many), saturated)
         longer = load * saturated / np.maximum(slowed, 1e-9)
         busy = 0.5 * busy + 0.5 * np.where(load < 1.0, np.clip(longer, load, _FULL), load)
     return busy

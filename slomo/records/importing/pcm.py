@@ -75,7 +75,7 @@ def _row(mapping: TableMapping, index: int, run: RunEntry, phases: Mapping[str, 
     competitors = _competitors(run.competitors, alone is not None)
     colocation = Colocation(mapping.file.machine, mapping.workload(), competitors)
     if not competitors:
-        nothing = MetricVector(no_pressure(felt=False))
+        nothing = MetricVector(no_pressure(reporters=False))
         competition, rest = nothing, nothing
     plan = Plan(run.plan or Plan.IMPORTED) if competitors else Plan.SOLO
     mpps = throughput_mpps(run.throughput.value, run.throughput.unit)

@@ -116,7 +116,7 @@ def _row(cells: Mapping[str, Any], mapping: TableMapping, identity: str) -> rows
         raise _BadRowError(fault, name, cells[name])
     colocation = Colocation(machine, target, competitors)
     if not competitors:
-        pressure = no_pressure(felt=False)
+        pressure = no_pressure(reporters=False)
         values.vectors |= {
             f"{prefix}.{name}": zero for prefix in ("competition", "beside") for name, zero in pressure.items()
         }

@@ -52,16 +52,16 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
 
     name: str
     metric: str
-    felt: str
+    reporter: str
     composition: CompositionKind = "solo"
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return the counter that the baseline reads, or the reporter (probe program) for this resource."""
-        if self.metric not in available and self.felt in available:
-            return (self.felt,)
+        if self.metric not in available and self.reporter in available:
+            return (self.reporter,)
         if self.metric not in available:
             raise MissingMetricError(
-                f"model '{self.name}' reads {self.metric} or {self.felt} of the competition, neither was reported",
+                f"model '{self.name}' reads {self.metric} or {self.reporter} of the competition, neither was reported",
                 hint="missing is not zero; measure it, or leave the model out with models=[...]",
             )
         return (self.metric,)

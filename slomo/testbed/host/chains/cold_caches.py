@@ -52,11 +52,11 @@ def refill_of(stage: StageOutcome) -> Refill:
     else:
         return Refill()
     extra = [us - cost_us * packets for packets, us in stage.turns[:first]]
-    felt = [max(us, 0.0) for us in extra]
+    positive_us = [max(us, 0.0) for us in extra]
     if sum(extra) <= 0.0:
         return Refill()
     middles = [0.75 * _FIRST_BIN_US * 2.0**number for number in range(first)]
-    over = sum(us * middle for us, middle in zip(felt, middles, strict=True)) / sum(felt)
+    over = sum(us * middle for us, middle in zip(positive_us, middles, strict=True)) / sum(positive_us)
     return Refill(sum(extra) / switches(stage), max(over, _LEAST_OVER_US))
 
 

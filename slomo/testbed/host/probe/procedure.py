@@ -93,14 +93,14 @@ def _trials(
         for metric, workload in bubbles(*caches_mib).items():
             with Run() as run:
                 competitor = run.start(definition, workload, (core,))
-                for reporter, felt in tried.items():
+                for reporter, measured in tried.items():
                     with standing.awake(reporter.workload) as tenant:
-                        felt[metric] = one_more(felt[metric], tenant, [competitor], taker)
-    return [_trial(reporter, felt) for reporter, felt in tried.items()]
+                        measured[metric] = one_more(measured[metric], tenant, [competitor], taker)
+    return [_trial(reporter, measured) for reporter, measured in tried.items()]
 
 
-def _trial(reporter: Reporter, felt: dict[str, Paired]) -> CandidateTrial:
-    ratios = {metric: pairs.ratio for metric, pairs in felt.items()}
+def _trial(reporter: Reporter, measured: dict[str, Paired]) -> CandidateTrial:
+    ratios = {metric: pairs.ratio for metric, pairs in measured.items()}
     extra = {metric: extra_time(ratio.median) for metric, ratio in ratios.items()}
     error = {name: ratios[name].standard_error * (1.0 + extra[name]) for name in ratios}
     return CandidateTrial(reporter, extra, error)

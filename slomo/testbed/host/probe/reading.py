@@ -44,32 +44,32 @@ def read_pressure(
     afterwards.
     """
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
-    felt = {reporter.name: Paired((), ()) for reporter in reporters}
+    measured = {reporter.name: Paired((), ()) for reporter in reporters}
     by_name = {reporter.name: reporter for reporter in reporters}
     ends_s = time.monotonic() + settings.probe_budget_s
 
     def look(name: str) -> None:
         with standing.awake(by_name[name].workload) as tenant:
-            felt[name] = one_more(felt[name], tenant, competition, taker)
+            measured[name] = one_more(measured[name], tenant, competition, taker)
 
     try:
         for _ in range(settings.probe_pairs):
             for name in by_name:
                 look(name)
-        while felt and time.monotonic() < ends_s:
-            widths = interval_widths(felt)
+        while measured and time.monotonic() < ends_s:
+            widths = interval_widths(measured)
             widest = max(widths, key=widths.__getitem__)
             if widths[widest] <= settings.probe_precision:
                 break
             look(widest)
     finally:
         paused(competition, False)
-    ratios = {name: pairs.ratio.median for name, pairs in felt.items()}
-    counts = {name: len(pairs.solo_mpps) for name, pairs in felt.items()}
-    return ProbedPressure(ratios, interval_widths(felt), counts, taker.rejected)
+    ratios = {name: pairs.ratio.median for name, pairs in measured.items()}
+    counts = {name: len(pairs.solo_mpps) for name, pairs in measured.items()}
+    return ProbedPressure(ratios, interval_widths(measured), counts, taker.rejected)
 
 
-def interval_widths(felt: Mapping[str, Paired]) -> dict[str, float]:
+def interval_widths(measured: Mapping[str, Paired]) -> dict[str, float]:
     """Return the width of the 90 % interval of each reporter's ratio.
 
     A few pairs can agree by chance, so each reporter's scatter is assumed to be at least half of the reporters' median
@@ -81,9 +81,9 @@ def interval_widths(felt: Mapping[str, Paired]) -> dict[str, float]:
     >>> {name: round(width, 2) for name, width in interval_widths({"calm": calm, "wild": wild}).items()}
     {'calm': 0.18, 'wild': 0.35}
     """
-    scatter = {name: pairs.ratio.dispersion for name, pairs in felt.items()}
+    scatter = {name: pairs.ratio.dispersion for name, pairs in measured.items()}
     least = 0.5 * statistics.median_high(scatter.values()) if scatter else 0.0
     return {
         name: 2.0 * _Z90 * _MEDIAN_TO_MEAN * max(scatter[name], least) * pairs.ratio.median / pairs.ratio.count**0.5
-        for name, pairs in felt.items()
+        for name, pairs in measured.items()
     }
