@@ -51,7 +51,7 @@ def test_a_twin_behaves_like_its_function_in_mixes(
     """Fitted to eight runs, the twin keeps in mixes never measured what the function keeps, and does what it does."""
     monkeypatch.setattr(twin_module, "_STARTS", ((4.0, 12.0), (2.0,), (1.0, 4.0)))  # a quarter of them: time
     out = tmp_path / "twin.yaml"
-    assert main(["nf", "fit", str(dozen), "--nf", "ip-router", "--runs", "8", "--out", str(out), "--json"]) == 0
+    assert main(["nf", "fit", str(dozen), "--target", "ip-router", "--runs", "8", "--out", str(out), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     twin = load_network_function(str(out))
     assert told["tells"]
@@ -79,7 +79,7 @@ def test_a_machine_is_fitted_near_what_is_stated(
     wrong = tmp_path / "wrong.yaml"
     write_machine(wrong, replace(load_machine(_MACHINE), llc_mib=10.0), {})
     given = ["--machine", str(wrong), "--fit-machine", str(machine), "--runs", "6"]
-    assert main(["nf", "fit", str(dozen), "--nf", "ip-router", "--out", out, *given, "--json"]) == 0
+    assert main(["nf", "fit", str(dozen), "--target", "ip-router", "--out", out, *given, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["parameters"]
     fitted = load_machine(str(machine))
     for name in ("llc_mib", "memory_peak_gb_s", "dram_local_ns"):
@@ -97,7 +97,7 @@ def test_runs_without_contention_are_said_to_tell_nothing(
     frame = dataset.frame.assign(throughput_mpps=dataset.frame["throughput_mpps"].max())
     flat = tmp_path / "flat.parquet"
     ProfileDataset(frame, dataset.environment).to_parquet(flat)
-    assert main(["nf", "fit", str(flat), "--nf", "ip-router", "--out", str(tmp_path / "t.yaml"), "--runs", "6"]) == 0
+    assert main(["nf", "fit", str(flat), "--target", "ip-router", "--out", str(tmp_path / "t.yaml"), "--runs", "6"]) == 0
     assert "nothing to tell, any function fits such runs" in capsys.readouterr().err
 
 
