@@ -90,13 +90,13 @@ class ProbeModel:
             if name not in self.tables.sensitivity:
                 raise UnknownNameError("probed application", name, self.tables.names)
         reporter = rising(self.tables.reporter)
-        felt = self.tables.beside[competitor]
+        extra_time = self.tables.beside[competitor]
         levels, times = self.tables.sensitivity[target]
         slowdown = rising(times)
         slowdown = np.interp(self.tables.levels, levels, slowdown / slowdown[0])
-        fastest, slowest = hull_slice(reporter, slowdown, felt)
-        performance, verdict, reason = 1.0 / likeliest(reporter, slowdown, felt), Verdict.SUPPORTED, ""
-        if felt > reporter[-1]:
+        fastest, slowest = hull_slice(reporter, slowdown, extra_time)
+        performance, verdict, reason = 1.0 / likeliest(reporter, slowdown, extra_time), Verdict.SUPPORTED, ""
+        if extra_time > reporter[-1]:
             verdict, reason = Verdict.EXTRAPOLATED, "the competitor presses harder than the dial ever did"
         if lacking := self.calibration.missing(COVERAGE):
             count = self.calibration.count
@@ -107,7 +107,7 @@ class ProbeModel:
             performance=performance,
             low=1.0 / slowest,
             high=1.0 / fastest,
-            level=_level(reporter, self.tables.levels, felt),
+            level=_level(reporter, self.tables.levels, extra_time),
             interval=self.calibration.one_interval_mpps(performance, 1.0, COVERAGE, UNKNOWN),
             verdict=verdict,
             reason=reason,
@@ -178,7 +178,7 @@ def _weights(place: Floats, steepness: float) -> Floats:
     return weights
 
 
-def _level(reporter: Floats, levels: Floats, felt: float) -> float:
+def _level(reporter: Floats, levels: Floats, extra_time: float) -> float:
     """Return the lowest level at which the reporter takes as long, linearly interpolated."""
     increasing = np.concatenate([[True], np.diff(reporter) > 0.0])
-    return float(np.interp(felt, reporter[increasing], levels[increasing]))
+    return float(np.interp(extra_time, reporter[increasing], levels[increasing]))

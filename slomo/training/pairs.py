@@ -182,7 +182,7 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows, hints: Floats) -> list[N
     for number, model in enumerate(models):
         own = read.target == number
         family = _sensitivity(model, latent, read.chosen(own), number, np.array(identity, dtype=float), pressing)
-        names, felt = family.feature_names[:-1], read.counts[own] @ latent.pressure
+        names, pressure_on = family.feature_names[:-1], read.counts[own] @ latent.pressure
         told: dict[str, object] = {
             "rank": chosen.rank,
             "strength": chosen.strength,
@@ -207,7 +207,7 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows, hints: Floats) -> list[N
                     PAIRS: calibration[number],
                     **({REPEATS: repeats} if repeats.count else {}),
                 },
-                applicability=applicability(names, np.vstack([np.zeros((1, len(names))), felt])),
+                applicability=applicability(names, np.vstack([np.zeros((1, len(names))), pressure_on])),
                 chosen=PAIRS,
                 manifest=manifest,
             )
@@ -279,10 +279,10 @@ def _fit(rows: _Rows, hints: Floats, choice: _Choice) -> _Latent:
     weights, pressure = (level * (1.0 + spread * generator.standard_normal((functions, rank))) for _ in range(2))
     eye = np.eye(rank)
     for _ in range(_TURNS):
-        mean, felt = _expected(weights, suffers), rows.counts @ pressure
-        away, scaled = rows.loss - (felt * mean[rows.target]).sum(axis=1), felt * rows.weight[:, None]
+        mean, pressure_on = _expected(weights, suffers), rows.counts @ pressure
+        away, scaled = rows.loss - (pressure_on * mean[rows.target]).sum(axis=1), pressure_on * rows.weight[:, None]
         gram, right = np.zeros((functions, rank, rank)), np.zeros((functions, rank))
-        np.add.at(gram, rows.target, scaled[:, :, None] * felt[:, None, :])
+        np.add.at(gram, rows.target, scaled[:, :, None] * pressure_on[:, None, :])
         np.add.at(right, rows.target, scaled * away[:, None])
         ridge = strength * float(np.square(pressure).mean()) * eye
         weights = mean + np.linalg.solve(gram + ridge, right[:, :, None])[:, :, 0]
@@ -326,11 +326,11 @@ def _next(latent: _Latent, rows: _Rows, models: Sequence[NFModel], number: int) 
     """
     own = rows.target == number
     measured = rows.counts[own & (rows.counts.sum(axis=1) == 1)].sum(axis=0) > 0
-    felt = np.square(rows.counts[own] @ latent.pressure).sum()
+    whole = np.square(rows.counts[own] @ latent.pressure).sum()
     pressed = (np.square(latent.weights[rows.target]).sum(axis=1)[:, None] * (rows.counts > 0)).sum(axis=0)
     size = float(np.square(latent.weights).mean())
     least = 0.25 * max(size, 1e-12)
-    variance = np.square(latent.pressure).sum(axis=1) / (felt + least)
+    variance = np.square(latent.pressure).sum(axis=1) / (whole + least)
     variance += float(np.square(latent.weights[number]).sum()) / (pressed + least)
     variance[measured] = -np.inf
     best = int(np.argmax(variance))

@@ -90,8 +90,8 @@ def parse_instances(text: str) -> tuple[Workload, int]:
     )
 
 
-def instances_of(mix: str) -> list[str]:
-    """Return the workloads that a mix names, one text per instance.
+def instances_of(mix: str, most: int = MOST_INSTANCES) -> list[str]:
+    """Return the workloads that a mix names, one text per instance, at most `most`.
 
     Raises InvalidValueError for a text outside the grammar.
 
@@ -102,15 +102,17 @@ def instances_of(mix: str) -> list[str]:
     """
     texts: list[str] = []
     for part in _PLUS.split(text_of(mix).strip()):
-        text = _TIMES.sub(r"\2:\1", part.strip())
+        times = _TIMES.match(part.strip())
+        text = times[2] if times else part.strip()
         if not text and mix.strip():
             raise InvalidValueError(
                 f"'{mix}' has no name beside a plus sign", hint="write for instance 2 x snort + lpm"
             )
-        count = parse_instances(text)[1]
+        count = parse_instances(text)[1] * (int(times[1]) if times else 1)
+        if not 0 < count <= most - len(texts):
+            problem = f"more than {most} instances" if count else "no instance of a workload"
+            raise InvalidValueError(f"'{mix[:60]}' names {problem}")
         texts += [text.rpartition(":")[0] if ":" in text else text] * count
-        if len(texts) > MOST_INSTANCES:
-            raise InvalidValueError(f"'{mix[:60]}' names more than {MOST_INSTANCES} instances")
     return texts
 
 

@@ -97,7 +97,9 @@ def test_runs_without_contention_are_said_to_tell_nothing(
     frame = dataset.frame.assign(throughput_mpps=dataset.frame["throughput_mpps"].max())
     flat = tmp_path / "flat.parquet"
     ProfileDataset(frame, dataset.environment).to_parquet(flat)
-    assert main(["nf", "fit", str(flat), "--target", "ip-router", "--out", str(tmp_path / "t.yaml"), "--runs", "6"]) == 0
+    assert (
+        main(["nf", "fit", str(flat), "--target", "ip-router", "--out", str(tmp_path / "t.yaml"), "--runs", "6"]) == 0
+    )
     assert "nothing to tell, any function fits such runs" in capsys.readouterr().err
 
 

@@ -250,7 +250,17 @@ def test_the_command_carries_saves_and_predicts(
     before.save(source)
     numbers = {name: value for name, value in replace(OTHER, llc_mib=16.5).to_dict().items() if value is not None}
     machine.write_text(json.dumps({name: numbers[name] for name in numbers if name not in ("name", "schema_version")}))
-    words = ["train", "--from-models", str(source), "--machine", str(machine), "--models", str(saved), "--target", "vpn"]
+    words = [
+        "train",
+        "--from-models",
+        str(source),
+        "--machine",
+        str(machine),
+        "--models",
+        str(saved),
+        "--target",
+        "vpn",
+    ]
     assert main(words) == 0
     assert "carried over from e5-2620v4, corrected by 0 runs on mine" in capsys.readouterr().err
     python = train(start=source, machine=str(machine), targets="vpn")

@@ -39,7 +39,7 @@ def named_competitors(cell: str, traffic: Traffic) -> tuple[Workload, ...]:
     for part in cell.split(";"):
         if not part.strip():
             raise InvalidValueError(f"'{cell}' has no name between two separators", hint="lpm + 2 x snort")
-        for text in instances_of(_SHORT.sub(r"\1 x ", part)):
+        for text in instances_of(_SHORT.sub(r"\1 x ", part), MOST_COMPETITORS):
             workload = parse_workload(text)
             result.append(workload if "@" in text else replace(workload, traffic=traffic))
         if len(result) > MOST_COMPETITORS:
