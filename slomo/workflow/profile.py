@@ -16,7 +16,7 @@ from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
 from slomo.profiling.plans.basic import Stream, mixes_plan, named_mixes_plan, pressure_plan, solo_plan, tenants_key
-from slomo.profiling.plans.designs import Design
+from slomo.profiling.plans.designs import SYNTHETIC, Design
 from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.profiling.plans.plan import ExperimentPlan, combine
 from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs, reduced_mixes_plan
@@ -277,17 +277,18 @@ def _plan_in(store: str | Path) -> ExperimentPlan | None:
 
 
 def _begun(store: str | Path | None, plan: ExperimentPlan) -> ExperimentPlan:
-    """Return the plan of a store that an earlier version began with other data sizes of competitors; else `plan`."""
+    """Return the plan of a store that an earlier version began with other synthetic competitors; else `plan`."""
     begun = None if store is None else _plan_in(store)
-    return plan if begun is None or _without_sizes(begun) != _without_sizes(plan) else begun
+    return plan if begun is None or _as_asked(begun) != _as_asked(plan) else begun
 
 
-def _without_sizes(plan: ExperimentPlan) -> dict[str, Any]:
-    """Return a plan as a document without the data sizes of its competitors."""
+def _as_asked(plan: ExperimentPlan) -> dict[str, Any]:
+    """Return a plan as a document in which synthetic competitors have only the names of their settings."""
     document = plan.to_dict()
     for colocation in document["colocations"]:
-        for competitor in colocation["competitors"]:
-            competitor["configuration"].pop("data_size_mib", None)
+        competitors = colocation["competitors"]
+        if competitors and all(each["nf"] == SYNTHETIC for each in competitors):
+            colocation["competitors"] = sorted(competitors[0]["configuration"])
     return document
 
 

@@ -17,7 +17,7 @@ from slomo.profiling.plans.plan import ExperimentPlan, combine, run_seed
 from slomo.profiling.plans.sources import sources
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.testing.builders import toy_plan
-from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.profile import profile
 
@@ -259,18 +259,47 @@ def test_several_instances_leave_a_large_cache_partly_free(monkeypatch: pytest.M
     assert (divided < machine.llc_mib).mean() > 1.3 * (np.array(held_mib()) < machine.llc_mib).mean()
 
 
-def test_a_campaign_with_other_data_sizes_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store keeps the data sizes of the version that began it; another number of runs is another campaign."""
-    wanted = {"machine": "gold-6430", "plan": "pressure", "jobs": 1, "store": tmp_path / "begun.sqlite"}
-    testbed = SimulatedTestbed("gold-6430", accesses=60_000, scale=64)
-    with monkeypatch.context() as earlier:
-        earlier.setattr(plans, "_LARGE_LLC_MIB", 100.0)
+def test_a_narrow_channel_is_overloaded_in_a_quarter_of_the_memory_settings() -> None:
+    """Seven cores move 17.5 GB/s at random: more than such a channel carries, less than one of 25.6 GB/s does."""
+    machine = load_machine(MACHINE)
+    narrow = replace(machine, memory_peak_gb_s=8.0 / machine.memory_efficiency)
+
+    def loads_gb_s(machine: Machine) -> list[float]:
+        made = []
+        for point in sources(machine, 180, seed=3)[2::3]:
+            set_to = point.workload.configuration
+            lines = int(set_to["reads_per_packet"]) + 2 * int(set_to["writes_per_packet"])
+            made.append(float(set_to["rate_mpps"]) * lines * 64e-3 * point.instances)
+        return made
+
+    loads = np.array(loads_gb_s(narrow))
+    assert (loads > 1.1 * 8.0).mean() == pytest.approx(0.25, abs=0.02)
+    assert 16.0 < loads.max() < 17.7
+    assert max(loads_gb_s(machine)) < 1.11 * machine.memory_peak_gb_s * machine.memory_efficiency
+
+
+@pytest.mark.parametrize(
+    ("machine", "earlier", "value"),
+    [("gold-6430", "_LARGE_LLC_MIB", 100.0), ("narrow", "_MEMORY_LOAD", (0.02, 2.5))],
+)
+def test_a_campaign_with_earlier_settings_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, earlier: str, value: object
+) -> None:
+    """A store keeps the settings of the version that began it; another number of runs or design is another campaign."""
+    chosen = load_machine("gold-6430")
+    if machine == "narrow":
+        chosen = replace(load_machine(MACHINE), name="narrow", memory_peak_gb_s=8.0 / 0.75)
+    wanted = {"machine": chosen, "plan": "pressure", "jobs": 1, "store": tmp_path / "begun.sqlite"}
+    testbed = SimulatedTestbed(chosen, accesses=60_000, scale=64)
+    with monkeypatch.context() as before:
+        before.setattr(plans, earlier, value)
         begun = profile("lpm", testbed=testbed, runs=6, **wanted)
 
     assert profile("lpm", testbed=testbed, runs=6, **wanted) == begun
     assert profile("lpm", testbed=testbed, runs=6, **wanted | {"store": None}) != begun
-    with pytest.raises(IncompatibleMeasurementsError, match="another campaign"):
-        profile("lpm", testbed=testbed, runs=5, **wanted)
+    for other in ({"runs": 5}, {"runs": 6, "design": "grid"}):
+        with pytest.raises(IncompatibleMeasurementsError, match="another campaign"):
+            profile("lpm", testbed=testbed, **wanted, **other)
 
 
 def test_link_plan_puts_all_memory_on_the_other_socket():

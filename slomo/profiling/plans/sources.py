@@ -29,6 +29,8 @@ _PACKET_B, _BUFFERS = (64.0, 1500.0), (256.0, 8192.0)
 _ASIDE_M_S, _MOST_READS = (0.5, 40.0), 1000
 #: Ranges of load, all instances together, on the ports and on the memory channel, to which a target adds its own.
 _PORT_LOAD, _MEMORY_LOAD = (0.02, 1.0), (0.02, 1.1)
+#: Share of memory settings up to the largest of these loads, where the cores could make more.
+_NOT_OVERLOADED = 0.75
 #: Random memory traffic of one core past the caches [GB/s] (ResQ, section 4.2): more load takes more instances.
 _CORE_GB_S = 2.5
 #: LLC [MiB] above which data of every second setting are divided among its instances: several network functions leave
@@ -111,8 +113,7 @@ def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     by the ports' line rate.
     """
     reads, dirty = _between((5.0, 100.0), place[0]), 0.5 * place[2]
-    usable_gb_s, (low, high) = machine.memory_peak_gb_s * machine.memory_efficiency, _MEMORY_LOAD
-    moved_gb_s = _evenly((low * usable_gb_s, min(high * usable_gb_s, 2.0 * most * _CORE_GB_S)), place[1])
+    moved_gb_s = _moved_gb_s(machine, place[1], most)
     instances, lines = _instances(place[-1], most, moved_gb_s / _CORE_GB_S), moved_gb_s * 1e3 / _LINE_B
     settings = {
         "data_size_mib": _between(_BEYOND_LLC, place[2]) * machine.llc_mib / instances,
@@ -125,6 +126,20 @@ def _on_memory(machine: Machine, place: Sequence[float], most: int) -> Pressure:
     carried_b = 1e3 * _wire_gbps(machine) / (8.0 * rate * instances) - WIRE_OVERHEAD_B
     size_b = max(min(_between(_PACKET_B, place[3]), carried_b), _PACKET_B[0])
     return _pressure({**settings, "packet_size_b": round(size_b), "rate_mpps": rate}, instances)
+
+
+def _moved_gb_s(machine: Machine, place: float, most: int) -> float:
+    """Return the intended memory traffic of all instances together [GB/s].
+
+    If their cores can make more than the channel carries, a quarter of the settings has up to that much.
+    """
+    usable_gb_s, cores_gb_s = machine.memory_peak_gb_s * machine.memory_efficiency, most * _CORE_GB_S
+    low, high = (share * usable_gb_s for share in _MEMORY_LOAD)
+    if cores_gb_s <= high:
+        return _evenly((low, min(high, 2.0 * cores_gb_s)), place)
+    if place < _NOT_OVERLOADED:
+        return _evenly((low, high), place / _NOT_OVERLOADED)
+    return _evenly((high, cores_gb_s), (place - _NOT_OVERLOADED) / (1.0 - _NOT_OVERLOADED))
 
 
 def _wire_gbps(machine: Machine) -> float:
