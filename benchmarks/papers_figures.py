@@ -209,8 +209,9 @@ def numasfp_manager(seed: int) -> Iterator[Line]:
     import numasfp
 
     served = numasfp_served(
-        seed, intervals=2, ms=0.4, packet=128, hop=numasfp.HOP_WORK_CYCLES, manager=True, machine="e5-2695v4", cores=10
-    )
+        seed, intervals=2, ms=4.0, packet=128, hop=numasfp.HOP_WORK_CYCLES, manager=True, machine="e5-2695v4", cores=10,
+        ring=nfvnice.OPENNETVM_RING,
+    )  # fmt: skip
     yield from anat_lines(served, "OpenNetVM's examples and manager: ")
 
 
