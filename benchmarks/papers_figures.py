@@ -147,7 +147,7 @@ def nfvnice_kernel_tcp(seed: int) -> Iterator[Line]:  # noqa: ARG001 (what diffe
     import nfvnice_host as host
 
     kernel, _, nice = host.TCP_WAYS  # without ECN: docs/guides/chains.md, there is no range for it
-    what = "TCP of 4 Gbit/s, UDP from 15 to 40 s"
+    what = "one ring per function, TCP of 4 Gbit/s, UDP from 15 to 40 s"
     other = min(os.sched_getaffinity(0))
     for place, core in (("on another core", other), ("on the same core", host.CORE)):
         before, beside, after = host.udp_comes(nice, core)
