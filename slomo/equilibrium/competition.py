@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import compose_arrays, plain_limits
-from slomo.equilibrium.lanes import compose_one, loop_for
+from slomo.equilibrium.lanes import loop_for
+from slomo.equilibrium.one_question import compose_one
 from slomo.equilibrium.rounds import IterationState
 from slomo.equilibrium.settling import ServerGroup, distinct_mixes, one_set_of_pressures, run_rounds
 from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket

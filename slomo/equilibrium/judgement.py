@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import code_for, judge_one
+from slomo.equilibrium.lanes import code_for
+from slomo.equilibrium.one_question import judge_one
 from slomo.equilibrium.rounds import IterationState, in_order, waited
 from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
 from slomo.equilibrium.settling import ResponseTable, response_table, socket_numbers

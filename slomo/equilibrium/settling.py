@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import code_for, inputs_of_one, left_of_one, loop_for, settle_side_by_side, weigh_one
+from slomo.equilibrium.lanes import code_for, loop_for, settle_side_by_side
+from slomo.equilibrium.one_question import inputs_of_one, left_of_one, weigh_one
 from slomo.equilibrium.rounds import (
     BUSY,
     LEAST_AGE,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slomo.equilibrium import competition, lanes, settling
+from slomo.equilibrium import competition, lanes, one_question, settling
 from slomo.equilibrium.competition import competitor_vectors, features_of_one, mix_features
 from slomo.errors import ConfigurationError
 from slomo.models.contentiousness import constant_profile
@@ -63,7 +63,7 @@ def test_one_mix_is_composed_alike_by_compiled_code(models: list, monkeypatch: p
     monkeypatch.undo()
     monkeypatch.setattr(lanes._Spent, "servers", 10**6)
     swift = answers()
-    assert lanes._Spent.loops[lanes.compose_one] is not None
+    assert lanes._Spent.loops[one_question.compose_one] is not None
     np.testing.assert_equal(swift, plain)
     capped = [plain[i + 2][0][1] < plain[i][0][1] for i in range(0, len(plain), 3)]
     assert any(capped)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from slomo.equilibrium import lanes
+from slomo.equilibrium import lanes, one_question
 from slomo.models.applicability import applicability
 from slomo.models.local_errors import NEAREST, LocalErrors
 
@@ -58,7 +58,7 @@ def test_the_verdict_of_one_question_has_the_bits_of_arrays(mixes: int) -> None:
     for pressure in random.uniform(-0.1, 1.1, size=(200, 1, 4, 3)) * covered.span:
         moves[1] = random.uniform(0.0, 3.0, size=(2, 2))
         server = members, pressure, waiting, socket, moves
-        inside, *near, load, more = lanes.judge_one(0, place, *server, covered.inside, known.row, NEAREST)
+        inside, *near, load, more = one_question.judge_one(0, place, *server, covered.inside, known.row, NEAREST)
         felt, traffic = pressure[0, place], np.sort(pressure[0, :3, 2] - caps[2] * 0.25)
         assert (inside, *near) == (covered.covers(felt.tolist()), *known.near(felt))
         assert load == np.add.accumulate(traffic)[-1] / 2 / caps[2]
@@ -73,6 +73,6 @@ def test_contributions_of_one_server_are_added_as_numpy_adds_rows(units: int) ->
     tangents, heights = np.random.default_rng(units).uniform(-1.0, 1.0, (2, 3, units))
     models = np.hstack([heights, [[5.0, 0.5]] * 3])
     mpps, pace = np.empty((2, 1, 3))
-    lanes.left_of_one(models, np.array([[0, 1, 2]]), tangents, np.ones((1, 3)), mpps, pace)
+    one_question.left_of_one(models, np.array([[0, 1, 2]]), tangents, np.ones((1, 3)), mpps, pace)
     left = 0.5 - np.add.reduce((tangents + 1.0) * heights, axis=1)
     assert mpps[0].tolist() == (5.0 * np.minimum(np.maximum(left, 0.0), 1.0)).tolist()

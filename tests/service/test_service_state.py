@@ -15,7 +15,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from slomo.equilibrium import lanes
+from slomo.equilibrium import lanes, one_question
 from slomo.errors import ConfigurationError, StoreError
 from slomo.service.application import Service
 from slomo.service.state import journal
@@ -551,5 +551,5 @@ def test_what_single_questions_use_is_compiled_in_the_background(
     for step in service.model_store.answers.ahead():
         step()
 
-    of_one = {lanes.inputs_of_one, lanes.weigh_one, lanes.left_of_one, lanes.judge_one, lanes.compose_one}
+    of_one = {getattr(one_question, f"{name}_one") for name in ("inputs_of", "weigh", "left_of", "judge", "compose")}
     assert asked == {lanes.settle_side_by_side, *of_one}

@@ -1,0 +1,178 @@
+"""Compiled code for one question: inputs, throughputs and verdict of one server, counters of one mix.
+
+One call of each replaces many small numpy calls. The functions make the same additions in the same order, so results
+are equal to the last bit; `slomo.equilibrium.lanes` says when they are compiled.
+"""
+
+import numpy as np
+
+from slomo.equilibrium.rounds import TINY
+
+
+def inputs_of_one(units, members, pressure, previous, share, scaled):  # type: ignore[no-untyped-def]
+    """Compute the inputs of the throughput models of one server's NFs, without the final logarithm.
+
+    `units` are rows of `MonotoneSensitivity`. `pressure` and `previous` have shape (NFs, pressures).
+    Return whether any pressure changed by more than `share` of itself; `previous` is then set to `pressure`.
+    """
+    features, moved = scaled.shape[1], False
+    for i in range(pressure.shape[0]):
+        who = members[0, i]
+        for k in range(pressure.shape[1]):
+            if abs(pressure[i, k] - previous[i, k]) > share * max(previous[i, k], TINY):
+                moved = True
+            previous[i, k] = pressure[i, k]
+        for f in range(features):
+            value = pressure[i, f] if f < pressure.shape[1] else pressure.shape[0] - 1.0
+            low, high, typical = units[who, f], units[who, features + f], units[who, 2 * features + f]
+            scaled[i, f] = min(max(value, low), high) / typical
+    return moved
+
+
+def weigh_one(units, members, logarithms, sums):  # type: ignore[no-untyped-def]
+    """Compute the weighted sum of each unit of each NF's network.
+
+    Terms are added in the order of `slomo.models.functions.monotone`.
+    """
+    features = logarithms.shape[1]
+    slope, offset = 3 * features, 3 * features + features * sums.shape[1]
+    for i in range(sums.shape[0]):
+        who = members[0, i]
+        for u in range(sums.shape[1]):
+            total = logarithms[i, 0] * units[who, slope + u]
+            for f in range(1, features):
+                total += logarithms[i, f] * units[who, slope + f * sums.shape[1] + u]
+            sums[i, u] = total + units[who, offset + u]
+
+
+def left_of_one(units, members, tangents, speeds, mpps, pace):  # type: ignore[no-untyped-def]
+    """Compute each NF's throughput on one server, and its ratio to the smooth approximation.
+
+    As a share of solo throughput, it is ``top`` minus the contributions of all units (`MonotoneSensitivity`), which are
+    added as numpy adds the rows of an array: eight sums side by side.
+    """
+    count, end = tangents.shape[1], units.shape[1] - 2
+    eight, parts = count - count % 8, np.zeros(8)
+    for i in range(len(tangents)):
+        row = units[members[0, i]]
+        parts[:] = 0.0
+        for u in range(eight):
+            parts[u % 8] += (tangents[i, u] + 1.0) * row[end - count + u]
+        taken = ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]))
+        for u in range(eight, count):
+            taken += (tangents[i, u] + 1.0) * row[end - count + u]
+        mpps[0, i] = row[end] * min(max(row[end + 1] - taken, 0.0), 1.0)
+        pace[0, i] = mpps[0, i] / max(speeds[0, i], TINY)
+
+
+def judge_one(  # type: ignore[no-untyped-def] # noqa: C901
+    row, place, members, pressure, waiting, socket, moves, inside, errors, nearest
+):
+    """Return what the verdict on one NF of the server `row` reads (`slomo.equilibrium.judgement.VerdictInputs`).
+
+    That is: whether a profile covers its pressure, mean and largest held-out error of the nearest mixes, the used share
+    of the memory channel, and whether neighbours may move more than in its profile. Results equal those of
+    `slomo.models.applicability`, `local_errors` and `slomo.equilibrium.judgement`. `pressure` and `waiting` are those
+    of `slomo.equilibrium.server.FixedPoints`; `socket` as in `settle_side_by_side`. `moves`, shape (2, NFs,
+    kinds), has the largest amounts that each NF moves, and those that its neighbours moved. `inside`, shape (3 +
+    pressures, pressures + 1), has low and high end, centre and rows of the precision; its last column begins with the
+    farthest squared distance. `errors`, shape (1 + pressures, 1 + mixes), has the mixes' errors, then their pressures
+    in units of the span, which is its first column. `nearest`: number of mixes whose errors count, at least 1.
+    """
+    here, channel, neighbours = pressure[row, place], int(socket[4]), 0
+    pressures, mixes = len(here), errors.shape[1] - 1
+    together, others = np.zeros(members.shape[1]), np.zeros(moves.shape[2])
+    for i in range(members.shape[1]):
+        who = members[row, i]
+        if who < 0:
+            break
+        if i != place:
+            neighbours += 1
+            for kind in range(len(others)):
+                others[kind] += moves[0, who, kind]
+        if channel >= 0:  # in ascending order, so that the order of NFs does not matter
+            value, at = pressure[row, i, channel] - socket[6 + channel] * (waiting[row] - 1.0), i
+            while at > 0 and together[at - 1] > value:
+                together[at] = together[at - 1]
+                at -= 1
+            together[at] = value
+    load, more = 0.0, False
+    if channel >= 0:
+        for i in range(neighbours + 1):
+            load += together[i]
+        load = load / max(neighbours, 1) / socket[6 + channel]
+    for kind in range(len(others)):
+        more = more or others[kind] > moves[1, members[row, place], kind]
+    covered, squared = True, 0.0
+    for k in range(pressures):
+        covered = covered and inside[0, k] <= here[k] <= inside[1, k]
+        for m in range(pressures):
+            squared += (here[k] - inside[2, k]) * inside[3 + k, m] * (here[m] - inside[2, m])
+    covered = covered and squared <= inside[0, pressures]
+    distances, least = np.zeros(mixes), np.full(nearest, np.inf)
+    for n in range(mixes):
+        for k in range(pressures):
+            away = errors[1 + k, 1 + n] - here[k] / errors[1 + k, 0]
+            distances[n] += away * away
+        value, at = distances[n], nearest - 1
+        if value < least[at]:
+            while at > 0 and least[at - 1] > value:
+                least[at] = least[at - 1]
+                at -= 1
+            least[at] = value
+    total, largest, count = 0.0, 0.0, 0
+    for n in range(mixes):
+        if distances[n] <= least[nearest - 1]:
+            total += errors[0, 1 + n]
+            largest = max(largest, errors[0, 1 + n])
+            count += 1
+    return covered, total / max(count, 1), largest, load, more
+
+
+def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
+    """Combine the counters of one mix; results equal those of `slomo.equilibrium.competition` to the last bit.
+
+    `rows` are those of `settle_side_by_side`, one per competitor; `pressure` on each has shape (competitors,
+    pressures). `reading`, shape (competitors, 2 + terms, metrics), has low, high and weights of the metrics to compose.
+    `limits`, shape (3, metrics), has divisors, largest values, and two columns with the limit of their sum, or -1. The
+    function sets `vectors`, shape (competitors, metrics), and `composed`.
+    """
+    count, metrics = vectors.shape
+    pressures = pressure.shape[1]
+    basis = np.ones(reading.shape[1] - 2)
+    for i in range(count):
+        for k in range(pressures):
+            clamped = min(max(pressure[i, k], 0.0), rows[i, 2 * pressures + k])
+            basis[1 + k] = clamped / (clamped + rows[i, pressures + k])
+        term = 1 + pressures
+        for k in range(pressures):
+            for m in range(k + 1):
+                basis[term] = basis[1 + k] * basis[1 + m]
+                term += 1
+        for a in range(metrics):
+            vectors[i, a] = reading[i, 2, a]
+        for t in range(1, len(basis)):
+            for a in range(metrics):
+                vectors[i, a] += basis[t] * reading[i, 2 + t, a]
+        for a in range(metrics):
+            vectors[i, a] = min(max(vectors[i, a], reading[i, 0, a]), reading[i, 1, a])
+    values = np.zeros(count)
+    for a in range(metrics):
+        for i in range(count):  # in ascending order, so that the order of competitors does not matter
+            value, at = vectors[i, a] / limits[0, a], i
+            while at > 0 and values[at - 1] > value:
+                values[at] = values[at - 1]
+                at -= 1
+            values[at] = value
+        total = values[0]
+        for i in range(1, count):
+            total += values[i]
+        composed[a] = total
+    first, second, limit = int(limits[2, 0]), int(limits[2, 1]), limits[2, 2]
+    demand = composed[first] + composed[second]
+    if limit >= 0.0 and demand > limit:
+        composed[first] *= limit / demand
+        composed[second] *= limit / demand
+    for a in range(metrics):
+        if composed[a] > limits[1, a]:
+            composed[a] = limits[1, a]
