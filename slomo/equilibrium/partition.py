@@ -4,6 +4,10 @@ For each memory node, the latency is the one at which the tenants' demand equals
 bisection, since demand falls with latency and traffic rises. Under LRU, tenants with equal masks keep lines up to the
 same age: the age at which their lines together fill the ways. If masks overlap in part, ways are divided in proportion
 to misses. Shared cores are divided as by a fair scheduler (damped fixed point). Many settings are solved together.
+
+This iterates ways and core shares, and tables give each tenant's time per packet; `slomo.equilibrium.rounds` iterates
+counters, which ridges give over the neighbours' counters. With masks as data (ways outside a mask are occupied) those
+rounds err by 2.2 % with own ways and 3.3 % with shared ones, these by 0.4 and 1.3 % (E5-2620 v4, 60 partitions).
 """
 
 from collections.abc import Mapping, Sequence
