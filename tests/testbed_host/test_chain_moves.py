@@ -24,10 +24,13 @@ def settings(*moves: StageMove) -> ChainRunSettings:
 
 
 @pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="there is no C compiler")
-def test_a_stage_moves_back_and_forth_without_loss_and_one_that_cannot_stays() -> None:
+def test_a_stage_moves_back_and_forth_without_loss_and_one_that_cannot_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each packet of a hundred microseconds waits in a ring of four thousand while hands change."""
     there, back = StageMove("fs", CORE, 0.3), StageMove("fs", CORE, 0.5, node=0)
     nowhere = StageMove("fw", CORE, 0.4, node=900)
+    monkeypatch.setattr(
+        "slomo.testbed.host.chains.moves.memory_nodes", lambda: ()
+    )  # as before the node lost its memory
 
     result = run_chains_on_host(SYSTEM, "nfvnice", settings=settings(there, back, nowhere))
 
@@ -36,8 +39,11 @@ def test_a_stage_moves_back_and_forth_without_loss_and_one_that_cannot_stays() -
     assert [(move.stage, move.core) for move in result.moves] == [("fs", CORE), ("fs", CORE)]
     assert all(sum(move.pages.values()) > 10 for move in result.moves if move.pages)
     assert all(stage.processor_share > 0.0 for stage in result.stages)
-    assert [note for note in result.notes if "'fw' stayed where it was: it could not start on core" in note]
-    assert [note for note in result.notes if "node 900 (nodes with memory: " in note]
+    assert [
+        note
+        for note in result.notes
+        if f"'fw' stayed where it was: it could not start on core {CORE}, node 900" in note
+    ]
 
 
 @pytest.mark.parametrize("text", ["fs", "fs=1", "fs=x@1", "fs=1@-1", "=1@1", "fs=1:2:3@1"])
@@ -48,9 +54,16 @@ def test_what_is_no_move_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("move", "message"),
-    [(StageMove("nat", CORE, 0.1), "'nat' cannot move: there are fs, fw"), (StageMove("fs", 4000, 0.1), "core 4000")],
+    [
+        (StageMove("nat", CORE, 0.1), "'nat' cannot move: there are fs, fw"),
+        (StageMove("fs", 4000, 0.1), "core 4000"),
+        (StageMove("fs", CORE, 0.1, node=2), "'fs' cannot move to node 2: nodes with memory are 0, 1"),
+    ],
 )
-def test_moves_of_nobody_or_to_nowhere_are_refused(move: StageMove, message: str) -> None:
+def test_moves_of_nobody_or_to_nowhere_are_refused(
+    move: StageMove, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slomo.testbed.host.chains.moves.memory_nodes", lambda: (0, 1))
     with pytest.raises(InvalidValueError, match=message):
         run_chains_on_host(SYSTEM, "cfs", settings=settings(move))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError
-from slomo.host.cores import available_cores
+from slomo.host.cores import available_cores, parse_cpu_list
 from slomo.vocabulary.service_chains import ChainStage
 
 _MOVE = re.compile(r"(?P<stage>[^=@]+)=(?P<core>\d{1,4})(:(?P<node>\d{1,4}))?@(?P<at>\d+(\.\d+)?)")
@@ -66,8 +66,11 @@ def parse_move(text: str) -> StageMove:
 
 
 def require_movable(moves: tuple[StageMove, ...], stages: Sequence[ChainStage]) -> None:
-    """Raise InvalidValueError for moves of unknown stages, to unavailable CPUs, or of a stage with `cycles_from`."""
-    cores, named = available_cores(), {stage.name: stage for stage in stages}
+    """Raise InvalidValueError for moves of unknown stages, of a stage with `cycles_from`, or to a missing CPU or node.
+
+    A node is missing if it has no memory; where the kernel does not list such nodes, all are accepted.
+    """
+    cores, nodes, named = available_cores(), memory_nodes(), {stage.name: stage for stage in stages}
     for move in moves:
         if move.stage not in named:
             raise InvalidValueError(f"stage '{move.stage}' cannot move: there are {', '.join(named)}")
@@ -80,6 +83,11 @@ def require_movable(moves: tuple[StageMove, ...], stages: Sequence[ChainStage]) 
             raise InvalidValueError(
                 f"stage '{move.stage}' cannot move to core {move.core}: this process may use "
                 f"{', '.join(map(str, cores))}"
+            )
+        if nodes and move.node is not None and move.node not in nodes:
+            raise InvalidValueError(
+                f"stage '{move.stage}' cannot move to node {move.node}: nodes with memory are "
+                f"{', '.join(map(str, nodes))}"
             )
 
 
@@ -97,12 +105,12 @@ def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int,
     return pages
 
 
-def memory_nodes(file: Path = Path("/sys/devices/system/node/has_memory")) -> str:
-    """Return the nodes that have memory, in the kernel's list format."""
+def memory_nodes(file: Path = Path("/sys/devices/system/node/has_memory")) -> tuple[int, ...]:
+    """Return the nodes that have memory; empty if the kernel does not list them."""
     try:
-        return file.read_text(encoding="ascii").strip()
+        return parse_cpu_list(file.read_text(encoding="ascii"))
     except OSError:
-        return "unknown"
+        return ()
 
 
 def outcome_of(line: dict[str, Any]) -> MoveOutcome:

@@ -19,7 +19,7 @@ from slomo.host.orphans import kill_marked, remove_files_of, remove_orphans
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.chains.looks import ChainLook, HostChainResult, look_of, parse_line, result_of, understood
-from slomo.testbed.host.chains.moves import MoveOutcome, memory_nodes, outcome_of
+from slomo.testbed.host.chains.moves import MoveOutcome, outcome_of
 from slomo.testbed.host.chains.plan import LOOK_MS, ChainRunSettings, render_plan
 from slomo.testbed.host.chains.processor_groups import (
     GroupWeights,
@@ -144,7 +144,7 @@ class _Run:
             self.moves.append(outcome_of(line))
             self._cores[line["stage"]] = line["cpu"]
         elif line["event"] == "stayed":
-            node = f", node {line['node']} (nodes with memory: {memory_nodes()})" if line["node"] >= 0 else ""
+            node = f", node {line['node']}" if line["node"] >= 0 else ""
             where = f"core {line['cpu']}{node}"
             self.notes.append(f"stage '{line['stage']}' stayed where it was: it could not start on {where}")
         elif line["event"] == "ready":
