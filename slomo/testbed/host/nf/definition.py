@@ -96,7 +96,7 @@ def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
 
     Examples
     --------
-    >>> host_definition("synthetic").throughput.source
+    >>> host_definition("synthetic").section.throughput.source
     'json-lines'
     """
     nf = name_or_nf if isinstance(name_or_nf, NetworkFunction) else load_network_function(name_or_nf)
