@@ -1,7 +1,8 @@
 """Models carried to another machine: its file alone, then 5 and 10 runs of each function there, then mixes too.
 
 Functions and mixes are those of `three_sources.py`: 64 to 1500 B, small and large tables, mixes that contend for cache,
-I/O and memory. Functions are profiled on each machine (60 runs) and carried to both others (`slomo train --from`).
+I/O and memory. Functions are profiled on each machine (60 runs) and carried to both others, as `slomo train
+--from-models` does.
 Beside them: models trained on the same few runs alone, and on 60 runs there. Goals: 6 % off without a run, 2.5 % with
 5, 1.5 % with 10; intervals hold 85 to 96 % where there are runs, and at least 80 % of answers are `supported`. The last
 goal takes mixes measured there: without them answers are `extrapolated` at most.

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 import slomo
 from slomo.evaluation.baselines import better_forms
 from slomo.evaluation.evaluate import Evaluation, evaluate
+from slomo.evaluation.rows import predict_rows
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
@@ -29,10 +30,12 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from mixes_as_runs import mixes_as_runs
+from tables import tables
 
 FIGURES = Path(__file__).parent / "figures"
 MACHINES = ("e5-2620v4", "silver-4110")
@@ -161,17 +164,15 @@ def two_machines() -> Figure:
     return figure
 
 
-def intervals(measured: list[float], answers: list[slomo.Prediction], what: str) -> Figure:
-    """Draw predictions with their 90 % intervals over what was measured, as shares of solo throughput."""
+def intervals(seen: Floats, told: Floats, solo: Floats | float, what: str) -> Figure:
+    """Draw predictions and the ends of their 90 % intervals, shape (n, 3), over what was measured, relative to solo."""
     figure, axes = axes_of("", f"measured {what}", f"predicted {what}", size=(5.6, 3.8))
-    told = np.array([(each.throughput_mpps, *each.interval) for each in answers])
-    solo, seen = np.array([each.solo_mpps for each in answers]), np.array(measured)
     away = np.abs(told[:, 1:] - told[:, [0]]).T / solo
     axes.errorbar(seen / solo, told[:, 0] / solo, away, fmt="o", markersize=4, color=COLOURS[0], elinewidth=1)
     ends = [min(seen / solo), max(seen / solo)]
     axes.plot(ends, ends, color=COLOURS[1])
     held = 100.0 * ((told[:, 1] <= seen) & (seen <= told[:, 2])).mean()
-    print(f"{what}: {len(seen)} predictions, {100.0 * np.abs(told[:, 0] - seen).mean() / solo.mean():.2f} % off, "
+    print(f"{what}: {len(seen)} predictions, {100.0 * np.abs(told[:, 0] - seen).mean() / np.mean(solo):.2f} % off, "
           f"{held:.0f} % of the intervals hold")  # fmt: skip
     return figure
 
@@ -195,7 +196,19 @@ def named_pairs() -> Figure:
         table.write_text("\n".join(lines) + "\n", encoding="utf-8")
         predictor = Predictor(slomo.train(import_pairs(table, machine)), machine)
     answers = [predictor.predict(one, [other], explain=False) for one, other, _ in hidden]
-    return intervals([mpps for _, _, mpps in hidden], answers, "share of solo throughput")
+    told = np.array([(each.throughput_mpps, *each.interval) for each in answers])
+    solo = np.array([each.solo_mpps for each in answers])
+    return intervals(np.array([mpps for _, _, mpps in hidden]), told, solo, "share of solo throughput")
+
+
+def imported_table() -> Figure:
+    """Draw a fifth of the rows of a made-up table, predicted from the others."""
+    table = dict(tables())["made up: a knee"]
+    learned = np.random.default_rng(0).permutation(len(table)) >= len(table) // 5
+    (model,) = slomo.train(table.rows(learned)).values()
+    answers = predict_rows(model, table.rows(~learned))
+    told = np.column_stack([answers.throughput_mpps, answers.low_mpps, answers.high_mpps])
+    return intervals(answers.measured_mpps, told, table.throughput.max(), "share of the highest throughput")
 
 
 def main() -> None:
@@ -217,6 +230,7 @@ def main() -> None:
             (FIGURES / "explanation-waterfall.svg").write_bytes(svg_bytes(waterfall(why)))
     (FIGURES / "two-machines.svg").write_bytes(svg_bytes(two_machines()))
     (FIGURES / "named-pairs.svg").write_bytes(svg_bytes(named_pairs()))
+    (FIGURES / "imported-table.svg").write_bytes(svg_bytes(imported_table()))
 
 
 if __name__ == "__main__":

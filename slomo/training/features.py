@@ -338,7 +338,10 @@ def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
 def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
     """Return a group number per row: rows of one scenario, or beside the same competitor setting, form a group."""
     if imported:
-        scenarios = rows[SCENARIO] if SCENARIO in rows else np.arange(len(rows))
+        scenarios = np.arange(len(rows)).astype(str)
+        if SCENARIO in rows:  # rows without one are scenarios of their own
+            named = rows[SCENARIO].to_numpy(dtype=str)
+            scenarios = np.where(named == "", np.char.add("row ", scenarios), named)
         codes: NDArray[np.int64] = np.unique(scenarios, return_inverse=True)[1].astype(np.int64)
         return codes if codes.max(initial=0) > 0 else np.arange(len(rows))
     group_numbers: dict[str, int] = {}

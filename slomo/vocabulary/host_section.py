@@ -44,7 +44,7 @@ class TrafficSection(Struct, forbid_unknown_fields=True):
 
 
 class ReadySection(Struct, forbid_unknown_fields=True):
-    """How slomo recognises that the NF is ready: exactly one kind of sign, and a time limit."""
+    """How slomo recognises that the NF is ready: at most one kind of sign, by default its first reading."""
 
     json: (
         Annotated[dict[str, Any], Meta(min_length=1, description="a JSON line on its output that holds these fields")]

@@ -26,6 +26,7 @@ _TRAFFIC = {
 }
 _TIMES = re.compile(r"^(\d{1,9})\s+x\s+(\S.*)$")
 _PLUS = re.compile(r"\s\+\s|\+(?=\s)|(?<=\s)\+")
+_COUNT = re.compile(r":[^:()]*$")
 #: More of one workload are no mix of any server, but a slip, and a list of them fills the memory.
 MOST_INSTANCES = 4096
 
@@ -112,7 +113,7 @@ def instances_of(mix: str, most: int = MOST_INSTANCES) -> list[str]:
         if not 0 < count <= most - len(texts):
             problem = f"more than {most} instances" if count else "no instance of a workload"
             raise InvalidValueError(f"'{mix[:60]}' names {problem}")
-        texts += [text.rpartition(":")[0] if ":" in text else text] * count
+        texts += [_COUNT.sub("", text)] * count
     return texts
 
 
@@ -139,7 +140,10 @@ def each_instance(mix: Sequence[Workload | str] | Mapping[str, int]) -> Sequence
         mix = [f"{name}:{count}" for name, count in mix.items() if count != 0]
     if not any(map(is_mix, mix)):
         return mix
-    return [one for name in mix for one in (instances_of(name) if isinstance(name, str) else (name,))]
+    instances: list[Workload | str] = []
+    for name in mix:
+        instances += instances_of(name, MOST_INSTANCES - len(instances)) if isinstance(name, str) else (name,)
+    return instances
 
 
 def _count(text: str | None, whole: str) -> int:

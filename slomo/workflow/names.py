@@ -69,7 +69,8 @@ def named(texts: Iterable[Workload | str] | Mapping[str, int] | Workload | str) 
         if isinstance(item, Workload):
             tenants.append(item)
         else:
-            tenants += [parse_workload(text) if "(" in text or "@" in text else text for text in instances_of(item)]
+            texts_of_item = instances_of(item, MOST_INSTANCES - len(tenants))
+            tenants += [parse_workload(text) if "(" in text or "@" in text else text for text in texts_of_item]
     return tenants
 
 

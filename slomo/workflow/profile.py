@@ -199,7 +199,8 @@ def profile(
             measured = _with_mixes(measured, workloads, host, settings, running, opened)
         for name, following in _following(measured, host, settings, running).items():
             beside = None if store is None else f"{store}.{name}"
-            following = _begun(beside, following)
+            if settings.design == "sources":
+                following = _begun(beside, following)
             added = run_campaign(following, opened, beside, running.jobs, running.progress)
             told = {PACKED: sorted({*map(tenants_key, following.colocations)})} if name == "packed" else {}
             measured = measured.merge(ProfileDataset(added.frame, added.environment | told))
@@ -211,7 +212,9 @@ def _measured(
 ) -> ProfileDataset:
     """Make the runs that do not depend on results of other runs, and return the measurements."""
     if not settings.adaptive:
-        plan = _begun(running.store, _planned(workloads, machine, settings))
+        plan = _planned(workloads, machine, settings)
+        if settings.design == "sources" and not settings.named_mixes:
+            plan = _begun(running.store, plan)
         return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
     from slomo.profiling.adaptive.campaign import run_adaptive  # only this way of measuring trains models
 

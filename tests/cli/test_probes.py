@@ -54,7 +54,17 @@ def test_imported_probes_answer(folder: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_what_holds_no_probes_is_told_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither another file's content nor another suffix passes for probe tables."""
+    """Neither another file's content, tables that do not match, nor another suffix passes for probe tables."""
+    out = folder / "probes.json"
+    assert main(["dataset", "import", str(folder), "--mapping", str(folder / "map.yaml"), "--out", str(out)]) == 0
+    probed = json.loads(out.read_text(encoding="utf-8"))
+    out.write_text(json.dumps(probed | {"beside": {"other": probed["beside"]["lbm"]}}), encoding="utf-8")
+    pairs = ["dataset", "import", str(folder / "lbm.csv"), "--probes", str(out), "--out", str(folder / "p.parquet")]
+    capsys.readouterr()
+    assert main([*pairs, "--machine", "m"]) == 2
+    assert "stands in only one of" in capsys.readouterr().err
+    assert main([*pairs, "--mapping", str(folder / "map.yaml")]) == 2
+    assert "--probes together with --mapping" in capsys.readouterr().err
     assert main(["probes", str(folder / "map.yaml")]) == 2
     told = capsys.readouterr().err
     assert "field 'kind'" in told

@@ -58,6 +58,8 @@ def test_a_change_refuses_what_it_does_not_take(placer) -> None:
     for option in ({"max_moves": 1}, {"taints": ("a",)}, {"surge": False}):
         with pytest.raises(InvalidValueError, match=f"'uncordon' takes no option {next(iter(option))}"):
             placer.lifecycle.act("uncordon", FIRST, **option)
+    with pytest.raises(InvalidValueError, match="takes no option budget"):
+        placer.lifecycle.act("drain", FIRST, budget=3)
     with pytest.raises(UnknownNameError, match="unknown change 'at_risk'"):
         placer.lifecycle.act("at_risk", FIRST)
 

@@ -302,6 +302,16 @@ def test_a_campaign_with_earlier_settings_is_continued(
             profile("lpm", testbed=testbed, **wanted, **other)
 
 
+def test_a_campaign_of_named_mixes_keeps_to_its_settings(tmp_path: Path) -> None:
+    """A synthetic competitor that the user names is not replaced by the one that a store began with."""
+    chosen, store = load_machine(MACHINE), tmp_path / "named.sqlite"
+    fixed = {"machine": chosen, "plan": "mixes", "jobs": 1, "store": store}
+    testbed = SimulatedTestbed(chosen, accesses=60_000, scale=64)
+    profile([], testbed=testbed, mixes=["lpm + synthetic(data_size_mib=8)"], **fixed)
+    with pytest.raises(IncompatibleMeasurementsError, match="another campaign"):
+        profile([], testbed=testbed, mixes=["lpm + synthetic(data_size_mib=16)"], **fixed)
+
+
 def test_link_plan_puts_all_memory_on_the_other_socket():
     """The target stays beside the card; every second point has competitors on both sockets; one socket is refused."""
     plan = pressure_plan("lpm", MACHINE, "link", runs=8, seed=2)

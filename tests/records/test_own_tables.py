@@ -51,6 +51,7 @@ def test_odd_competitors_are_told_by_line_and_column(table):
         with pytest.raises(ConfigurationError, match=r"table\.csv, line 2, column 'beside': got"):
             import_table(table(f"nf,beside,mpps\nlpm,{cell},4.0\n"), NAMED)
     assert named_competitors("alone", {}) == ()
+    assert [each.nf for each in named_competitors("nat-4x10g@64B; 2xlpm@64B", {})] == ["nat-4x10g", "lpm", "lpm"]
 
 
 @pytest.mark.parametrize(

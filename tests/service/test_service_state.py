@@ -410,7 +410,14 @@ def test_requests_are_updated_and_pre_empt(client: TestClient) -> None:
 
     assert no.status_code == 409
     assert client.get("/v1/cluster").content == told_before
-    for body in ({"action": "drain"}, {"action": "drain", "server": "none"}, {"action": "update", "server": "s1"}):
+    rack = {"label": "rack", "value": "r1"}
+    for body in (
+        {"action": "drain"},
+        {"action": "drain", "server": "none"},
+        {"action": "update", "server": "s1"},
+        {"action": "drain", "server": "s1", **rack},
+        {"action": "fail_domain", "max_moves": 1, **rack},
+    ):
         assert client.post("/v1/cluster/changes", json=body).status_code == 422
 
 

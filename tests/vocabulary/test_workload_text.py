@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError
 from slomo.vocabulary.workload import Traffic, Workload
-from slomo.vocabulary.workload_text import parse_instances, parse_workload
+from slomo.vocabulary.workload_text import each_instance, instances_of, parse_instances, parse_workload
 
 TRAFFIC = st.builds(
     Traffic,
@@ -35,6 +35,13 @@ def test_zipf_traffic_is_read() -> None:
     traffic = parse_workload("lpm@64B,1000f,zipf1.1").traffic
 
     assert (traffic.flow_distribution, traffic.zipf_exponent) == ("zipf", 1.1)
+
+
+def test_a_mix_keeps_colons_of_settings_and_counts_all_its_instances() -> None:
+    """A colon within parentheses is no count; the limit is that of the whole mix."""
+    assert instances_of("nf(device=0000:3b:00.0):2") == ["nf(device=0000:3b:00.0)"] * 2
+    with pytest.raises(InvalidValueError, match="more than 96 instances"):
+        each_instance(["lpm:4000", "nat:97"])
 
 
 def test_instances_follow_the_last_colon() -> None:

@@ -126,6 +126,8 @@ def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any])
         return [_reoptimised(placer, read_requests(subject) if subject else (), flags)]
     if action == "fail" and "=" in subject:
         label, _, value = subject.partition("=")
+        if flags["max_moves"] is not None or flags["taints"] or flags["no_surge"]:
+            raise UsageError(f"`fail {subject}` takes no option but --what-if")
         return [life.fail_domain(label, value, what_if=flags["what_if"])]
     subjects: Sequence[Any] = (subject,)
     if action in _FROM_FILES:

@@ -91,7 +91,7 @@ class Lifecycle:
         if action not in _CHANGES:
             raise UnknownNameError("change", action, list(_CHANGES))
         for name, value in options.items():
-            if name not in _CHANGES[action] and value != _DEFAULTS[name]:
+            if name not in _CHANGES[action] and (name not in _DEFAULTS or value != _DEFAULTS[name]):
                 takes = f"it takes {' and '.join(_CHANGES[action]) or 'none'}"
                 raise InvalidValueError(f"change '{action}' takes no option {name}", hint=takes)
         taken = {name: options[name] for name in _CHANGES[action] if name in options}

@@ -13,7 +13,7 @@ from slomo.vocabulary.workload_text import instances_of, parse_workload
 
 #: Largest number of competitors in one cell.
 MOST_COMPETITORS = 1024
-_SHORT = re.compile(r"(?<![\w.(=,])(\d{1,9})\s*[x*]\s*(?=\S)")
+_SHORT = re.compile(r"(?<![\w.(=,-])(\d{1,9})\s*[x*]\s*(?=\S)")
 _NOBODY = ("", "-", "none", "nobody", "alone")
 
 

@@ -91,6 +91,8 @@ class ProbeTables(Stored, version=SCHEMA_VERSION):
                 )
             if not (np.diff(levels) > 0.0).all() or not (times > 0.0).all():
                 raise ConfigurationError(f"'{name}': needed levels that ascend, and run times above 0")
+        if apart := sorted(self.beside.keys() ^ self.sensitivity.keys()):
+            raise ConfigurationError(f"'{apart[0]}' stands in only one of 'beside' and 'sensitivity', needed in both")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,10 +103,10 @@ class ProbeTables(Stored, version=SCHEMA_VERSION):
     def hints(self) -> dict[str, dict[str, float]]:
         """How much each application presses on the reporter, and suffers at the levels on average, as logarithms."""
         found = {}
-        for name, felt in self.beside.items():
+        for name, extra_time in self.beside.items():
             levels, times = self.sensitivity[name]
             slower = np.log(np.interp(self.levels, levels, times) / times[0])
-            found[name] = {"presses": math.log(felt / float(self.reporter[0])), "suffers": float(slower.mean())}
+            found[name] = {"presses": math.log(extra_time / float(self.reporter[0])), "suffers": float(slower.mean())}
         return found
 
 

@@ -131,11 +131,15 @@ class _Runner:
         beside: NodeNoise | None,
         seed: int,
     ) -> None:
+        self._manager_cores = 0 if manager_cycles is None else 2
+        taken = self._manager_cores + (0 if beside is None else beside.per_socket)
         for server in cluster.servers:
-            if manager_cycles is not None and server.cores > server.machine_type.cores_per_socket - 2:
+            cores = server.machine_type.cores_per_socket
+            if server.cores > cores - taken:
                 raise InvalidValueError(
-                    f"server '{server.name}' has all cores of a socket for network functions, needed 2 for the manager",
-                    hint="reserve two cores per socket: cores_reserved: 2",
+                    f"server '{server.name}' gives functions {server.cores} of {cores} cores, needed {taken} for "
+                    "the manager and tenants beside the chains",
+                    hint=f"reserve them: cores_reserved: {taken}",
                 )
         self._manager_cycles, self._queue_capacity = manager_cycles, queue_capacity
         self._servers = {server.name: server for server in cluster.servers}
@@ -222,8 +226,9 @@ class _Runner:
         """Return the tenants beside the chains."""
         if self._beside is None:
             return []
-        each, cores = machine.cores_per_socket, self._beside.per_socket
-        last = [each * socket - number for socket in range(1, machine.sockets + 1) for number in range(1, cores + 1)]
+        each, first = machine.cores_per_socket, 1 + self._manager_cores
+        numbers = range(first, first + self._beside.per_socket)
+        last = [each * socket - number for socket in range(1, machine.sockets + 1) for number in numbers]
         return [ChainStage(f"beside/{core}", core, workload=self._beside.workload.saturated) for core in last]
 
     def _served(self, line: ServiceChain, result: ChainResult) -> float:

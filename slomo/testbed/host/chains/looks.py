@@ -191,7 +191,7 @@ def result_of(line: dict[str, Any]) -> HostChainResult:
     """Return the result that the manager's last line reports. Raises TestbedError if nothing was measured."""
     seconds = float(line["seconds"])
     if seconds <= 0.0:
-        raise TestbedError("the chains ended before anything was measured", hint="run them longer: --seconds 2")
+        raise TestbedError("the chains ended before anything was measured", hint="run them longer: --window-s 2")
     return HostChainResult(
         seconds=seconds,
         stages=tuple(_stage(item, seconds) for item in line["stages"]),
