@@ -197,14 +197,17 @@ class _Core:
         self._choose()
 
     def _wake(self, one: _RingServer) -> None:
+        slice_us = self.rules.slice_us / one.user.weight
         if one.leaving:
             one.leaving = False
-            one.virtual = max(one.virtual, self._mean())
+            if one.virtual < self._mean():  # what it is owed is lost, requeue_delayed_entity() in kernel/sched/fair.c
+                one.virtual = self._mean()
+                one.deadline = one.virtual + slice_us
         else:
             weight = sum(r.user.weight for r in self.runners if r.queued)
             if weight:
                 one.virtual = self._mean() - one.owed * (weight + one.user.weight) / weight
-            one.deadline = one.virtual + self.rules.slice_us / one.user.weight
+            one.deadline = one.virtual + slice_us
             one.queued = True
         runs = self.current
         if runs is None:
