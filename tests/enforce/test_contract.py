@@ -5,7 +5,7 @@ import socketserver
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,16 @@ from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, Simulat
 from slomo.enforce.backends.simulated_cores import SimulatedCores, SimulatedCoresBackend
 from slomo.enforce.backends.together import Together
 from slomo.enforce.change import Backend
-from slomo.enforce.executor import apply
+from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import TestbedError
+from slomo.host import pqos
+from slomo.host.tool import Finished, run_tool
 from slomo.testing.enforcer_contract import EnforcerContract
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.service_chains import parse_chains
 from slomo.vocabulary.workload import Workload
+from tests.enforce import fake_pqos
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
 
@@ -306,12 +309,30 @@ class TestPqos(EnforcerContract):
     __test__ = True
 
     @pytest.fixture(autouse=True)
-    def stand_in(self, tmp_path: Path) -> None:
-        program = Path(__file__).with_name("fake_pqos.py")
-        self.command = (sys.executable, str(program), str(tmp_path / "classes.json"))
+    def stand_in(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the stand-in answer in this process: the contract asks it hundreds of times."""
+
+        def answered(words: Sequence[str], limit_s: float) -> Finished:
+            return Finished(tuple(words), 0, fake_pqos.answer(Path(words[2]), words[3:]), "")
+
+        self.command = (sys.executable, fake_pqos.__file__, str(tmp_path / "classes.json"))
+        monkeypatch.setattr(pqos, "run_tool", answered)
 
     def make_backend(self) -> Backend:
         return PqosBackend(self.command)
+
+    def test_it_runs_as_a_process(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A plan is applied and undone by the command itself."""
+        monkeypatch.setattr(pqos, "run_tool", run_tool)
+        backend = self.make_backend()
+        assert backend.available() == (True, "4 classes")
+        before = {knob: backend.read(knob) for knob in backend.knobs()}
+
+        receipt = apply(self.plans()[1], backend, receipts=tmp_path / "receipts")
+        assert backend.read("llc@0:1") == "0xf"
+        undo(receipt, backend)
+
+        assert {knob: backend.read(knob) for knob in backend.knobs()} == before
 
     def plans(self) -> tuple[EnforcementPlan, EnforcementPlan]:
         return (
