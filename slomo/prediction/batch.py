@@ -183,6 +183,7 @@ def predict_members(members: Members, machine: str, how: PredictionOptions, *, k
         competitors=members.places,
         workloads=tuple(tenant.workload for tenant in tenants),
         units=tuple(tenant.model.throughput_unit for tenant in tenants),
+        noises=tuple(tenant.model.noise for tenant in tenants),
         solo_mpps=np.fmin(solo, offered),
         throughput_mpps=rates.mpps,
         low_mpps=rates.low,

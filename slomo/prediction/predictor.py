@@ -4,9 +4,12 @@ The question is that of SLOMO (SIGCOMM'20) section 4. Predictions equal those of
 predictor also caches looked-up names and takes arrays of mixes. It needs only numpy.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import combinations_with_replacement, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import Composition
+from slomo.errors import SlomoError
 from slomo.models.library import ModelLibrary, opened
 from slomo.models.neighbourhood import UNKNOWN
+from slomo.models.nf_model import NFModel
 from slomo.prediction.batch import predict_members
 from slomo.prediction.composed import Case, read
-from slomo.prediction.members import from_indices, from_names
+from slomo.prediction.members import Members, from_indices, from_names
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answer, require_supported
 from slomo.prediction.result import Prediction, PredictionBatch
@@ -30,6 +35,10 @@ from slomo.vocabulary.workload_text import each_instance
 
 if TYPE_CHECKING:
     from slomo.vocabulary.machine import Machine
+
+#: Largest number of mixes that are solved in advance, number of mixes per step, and number of steps for a machine with
+#: more mixes, after which the loops of `equilibrium` are compiled.
+MOST_AHEAD, CHUNK, WARMING = 20_000, 256, 4
 
 
 class Predictor:
@@ -174,6 +183,8 @@ class Predictor:
         targets: Sequence[Named] | NDArray[np.integer],
         mixes: Sequence[Sequence[Named]] | NDArray[np.integer],
         coverage: float = 0.9,
+        *,
+        keep: bool = False,
     ) -> PredictionBatch:
         """Predict many mixes in one call; equal to :meth:`predict`.
 
@@ -185,6 +196,8 @@ class Predictor:
             The competitors of each mix, as in :meth:`predict`; -1 marks an empty place.
         coverage : float
             Nominal coverage of the intervals, above 0 and below 1.
+        keep : bool
+            Whether to cache solved mixes for later calls, if :meth:`solves_in_arrays` knows all NFs.
 
         Returns
         -------
@@ -201,17 +214,86 @@ class Predictor:
             members = from_indices(targets, mixes, self._everybody)
         else:
             members = from_names(list(targets), list(mixes), self._find)
-        return predict_members(members, self.machine or "", how)
+        shared = self._shared(members) if keep else None
+        return predict_members(shared or members, self.machine or "", how, keep=shared is not None)
+
+    def solves_in_arrays(self, names: Iterable[str]) -> bool:
+        """Return whether all names are of profiled NFs that arrays can solve; traffic and loads need the long way."""
+        for name in names:
+            if name not in self._tenants and any(sign in name for sign in "@(:"):
+                return False
+            try:
+                tenant = self._find(name)
+            except SlomoError:
+                return False
+            if self._number(tenant) < 0:
+                return False
+        return True
+
+    def ahead(self) -> Iterator[Callable[[], object]]:
+        """Yield steps, each of which solves some more mixes and caches them, small mixes first.
+
+        If the machine has too many mixes, only small ones are solved, enough to compile the loops. One question by
+        each method follows, to compile the code that only single questions use.
+        """
+        cores, how = self._cores, replace(self.how, coverage=PredictionOptions.coverage, explain=False)
+        number = math.comb(len(self._solvable) + cores, cores)  # with the empty mix, which is left out
+        every = combinations_with_replacement(range(-1, len(self._solvable)), cores)
+        chosen = islice(every, 1, number if number <= MOST_AHEAD else 1 + WARMING * CHUNK)
+        while mixes := list(islice(chosen, CHUNK)):
+            who = np.array(mixes)[:, ::-1]  # empty places last
+            members = Members(self._solvable, who[:, 0], who[:, 1:])
+            yield partial(predict_members, members, self.machine or "", how, keep=True)
+        yield self._ask_once
+
+    def _ask_once(self) -> None:
+        for method in ("equilibrium", "composed"):
+            predictor = Predictor(self.library, self.machine, method=method)
+            with suppress(SlomoError):  # some functions can be predicted by one method only
+                predictor.predict(self.workloads[0], self.workloads[:1], explain=False)
+
+    def _shared(self, members: Members) -> Members | None:
+        """Return a batch in the form that all calls share: NFs by their number in the library, one width of arrays.
+
+        None if arrays cannot solve an NF of the batch.
+        """
+        numbers = np.array([*map(self._number, members.tenants), -1])
+        if (numbers[:-1] < 0).any():
+            return None
+        beside = members.places.shape[1]
+        places = np.full((len(members.target), max(self._cores - 1, beside)), -1)
+        places[:, :beside] = numbers[members.places]
+        return Members(self._solvable, numbers[members.target], places)
+
+    def _number(self, tenant: TenantModel) -> int:
+        """Return an NF's number in `_solvable`; -1 for others, and with a load or traffic that was not profiled."""
+        return -1 if tenant.adapted or tenant.offered_mpps is not None else self._numbers.get(tenant.model, -1)
 
     @cached_property
     def _everybody(self) -> tuple[TenantModel, ...]:
         keys = self.library.workloads(self.machine) if self.machine is not None else ()
         return tuple(self._find(key) for key in keys)
 
+    @cached_property
+    def _solvable(self) -> tuple[TenantModel, ...]:
+        """NFs whose servers arrays can solve."""
+        every = self._everybody
+        return tuple(each for each in every if each.model.response is not None and each.model.accelerator is None)
+
+    @cached_property
+    def _numbers(self) -> dict[NFModel, int]:
+        return {tenant.model: number for number, tenant in enumerate(self._solvable)}
+
+    @property
+    def _cores(self) -> int:
+        capacities = self._solvable[0].model.capacities if self._solvable else None
+        return capacities.cores if capacities is not None else 16
+
     def _how(self, coverage: float, *, explain: bool) -> PredictionOptions:
-        if coverage != self.how.coverage or explain != self.how.explain:
-            self.how = replace(self.how, coverage=coverage, explain=explain)
-        return self.how
+        how = self.how  # other threads may ask for other intervals
+        if coverage != how.coverage or explain != how.explain:
+            how = self.how = replace(how, coverage=coverage, explain=explain)
+        return how
 
     def _find(self, name: Named) -> TenantModel:
         tenant = self._tenants.get(name)

@@ -20,6 +20,7 @@ from slomo.models.evidence import Evidence
 from slomo.models.noise import MeasurementNoise
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.latency_result import LatencyPrediction
+from slomo.vocabulary.defaults import EQUILIBRIUM
 from slomo.vocabulary.display import Result, drawn, html_table
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload
@@ -206,6 +207,8 @@ class PredictionBatch(Result):
     workloads: tuple[Workload, ...]
     #: Unit of each workload's throughput, as in :class:`Prediction`.
     units: tuple[str, ...]
+    #: Noise of each workload's measurements, as in :class:`Prediction`.
+    noises: tuple[MeasurementNoise | None, ...]
     #: Solo throughput, predicted throughput, lower and upper bound of the interval [Mpps], shape (n,).
     solo_mpps: Floats
     throughput_mpps: Floats
@@ -245,6 +248,30 @@ class PredictionBatch(Result):
                 judgement = told[mix] = told[mix] if mix in told else self.judge(row)
             judgements.append(judgement)
         return judgements
+
+    def predictions(self) -> list[Prediction | None]:
+        """Return each mix's prediction, without explanation; None for a mix that arrays cannot judge."""
+        columns = (self.solo_mpps, self.throughput_mpps, self.low_mpps, self.high_mpps)
+        rates = zip(*(column.tolist() for column in columns), strict=True)
+        rows = zip(self.judged(), self.target.tolist(), self.competitors.tolist(), rates, strict=True)
+        return [
+            None
+            if judgement is None
+            else Prediction(
+                self.workloads[target],
+                tuple([self.workloads[number] for number in others if number >= 0]),
+                self.machine,
+                EQUILIBRIUM,  # arrays judge no other method's predictions
+                solo,
+                mpps,
+                (low, high),
+                self.coverage,
+                *judgement,
+                noise=self.noises[target],
+                unit=self.units[target],
+            )
+            for judgement, target, others, (solo, mpps, low, high) in rows
+        ]
 
     @property
     def slowdown(self) -> Floats:

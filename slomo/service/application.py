@@ -205,8 +205,9 @@ class Service:
             answers = self.model_store.answers
             if answers.fingerprint != learned:
                 for ahead in answers.ahead():
-                    took_s = await asyncio.get_running_loop().run_in_executor(self._pool, ahead)
-                    await asyncio.sleep(3.0 * took_s)
+                    begun = time.monotonic()
+                    await asyncio.get_running_loop().run_in_executor(self._pool, ahead)
+                    await asyncio.sleep(3.0 * (time.monotonic() - begun))
                     if self.model_store.answers is not answers:
                         break
                 learned = answers.fingerprint

@@ -58,7 +58,7 @@ def batch() -> PredictionBatch:
     index, ones = np.zeros(count, dtype=np.int64), np.ones(count)
     judged = (Verdict.EXTRAPOLATED, (SCRIPT,))
     numbers = (ones, ones, ones, ones, lambda: [judged] * count, lambda row: judged)
-    return PredictionBatch(SCRIPT, SCRIPT, 0.9, index, index[:, None], (HOSTILE,), ("Mpps",), *numbers)
+    return PredictionBatch(SCRIPT, SCRIPT, 0.9, index, index[:, None], (HOSTILE,), ("Mpps",), (None,), *numbers)
 
 
 def explanation() -> Explanation:

@@ -9,6 +9,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from slomo.equilibrium import memo
 from slomo.errors import (
     ConfigurationError,
     InvalidValueError,
@@ -22,6 +23,8 @@ from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import Prediction
 from slomo.vocabulary.workload import Workload
+
+from .test_question import respond
 
 MACHINE = "silver-4110"
 
@@ -284,3 +287,33 @@ def test_saved_models_predict_the_same(library, tmp_path):
         Predictor(stored, MACHINE, "dobrescu").predict("lpm", ["nat", "snort"]) for stored in (kept, again)
     )
     assert before == after
+
+
+def test_a_kept_mix_is_not_solved_again(library, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solved ahead, kept or neither: the same numbers, and the verdicts of single predictions."""
+    here = ModelLibrary(
+        [replace(respond(each), accelerator=None) for each in library.values() if each.machine == MACHINE]
+    )
+    predictor, asked = Predictor(here, MACHINE), (["lpm", "nat"], [["nat", "stats", "stats"], ["lpm"]])
+    fresh = predictor.predict_batch(*asked)
+    for step in predictor.ahead():
+        step()
+    monkeypatch.setattr(memo, "solve_joint", None)
+    kept = predictor.predict_batch(*asked, keep=True)
+
+    assert predictor.solves_in_arrays({*asked[0], *asked[1][0]})
+    assert not any(map(predictor.solves_in_arrays, (["lpm:2"], ["lpm@64B,7f"], ["nobody"])))
+    for name in ("throughput_mpps", "low_mpps", "high_mpps"):
+        np.testing.assert_array_equal(getattr(kept, name), getattr(fresh, name))
+    single = [predictor.predict(*each, explain=False) for each in zip(*asked, strict=True)]
+    assert kept.predictions() == [replace(each, composition=None) for each in single]
+
+
+def test_a_mix_that_arrays_cannot_solve_is_kept_nowhere(library) -> None:
+    """Without a response the mix is composed, with the numbers of a single prediction."""
+    predictor = Predictor(library, MACHINE)
+
+    assert predictor.predict_batch(["lpm"], [["nat"]], keep=True).throughput_mpps == [
+        predictor.predict("lpm", ["nat"]).throughput_mpps
+    ]
+    assert not predictor.solves_in_arrays(["lpm"])

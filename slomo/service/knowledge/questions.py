@@ -7,27 +7,17 @@ unprofiled traffic, accelerators, full ports or another model are answered one b
 """
 
 import asyncio
-import functools
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, combinations_with_replacement, islice
+from itertools import chain
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from slomo.errors import SlomoError
 from slomo.models.library import ModelLibrary
-from slomo.prediction.batch import predict_members
-from slomo.prediction.members import Members
-from slomo.prediction.options import PredictionOptions
 from slomo.prediction.predictor import Predictor
-from slomo.prediction.question import answer
-from slomo.prediction.result import Prediction, PredictionBatch
-from slomo.prediction.tenants import TenantModel, server_with, tenant_of
+from slomo.prediction.result import Prediction
 from slomo.service.door.bodies import AnswerBody, QuestionBody, Questions
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.workload_text import each_instance
@@ -37,11 +27,6 @@ from slomo.workflow.predict import predict, predict_batch
 MOST_KEPT = 20_000
 #: Largest number of questions in one batch on the event loop.
 MOST_TOGETHER = 128
-#: Largest number of a machine's mixes that are solved in advance, and number of mixes per step.
-MOST_AHEAD, CHUNK = 20_000, 256
-#: Number of steps in advance for a machine with more mixes; after them, the loops of `equilibrium` are compiled.
-WARMING = 4
-DEFAULT_COVERAGE = 0.9
 _encode = msgspec.json.Encoder().encode
 Key = tuple[str | None, float]
 
@@ -63,7 +48,7 @@ class ServiceAnswers:
 
     def __init__(self, library: ModelLibrary, fingerprint: str) -> None:
         self.library, self.fingerprint = library, fingerprint
-        self._machines: dict[str | None, _Machine] = {}
+        self._predictors: dict[str | None, Predictor] = {}
         self._kept: dict[bytes, bytes] = {}
         self._waiting: list[_Waiting] = []
         self.batches = 0
@@ -79,7 +64,7 @@ class ServiceAnswers:
             return False
         if question.shares_core_with or question.port_gbps is not None or question.setting is not None:
             return False
-        return self._machine(question.machine).knows((question.target, *question.competitors))
+        return self._predictor(question.machine).solves_in_arrays((question.target, *question.competitors))
 
     async def ask(self, question: QuestionBody, raw: bytes) -> bytes:
         """Answer a question without special options, in one batch with all waiting questions."""
@@ -94,10 +79,9 @@ class ServiceAnswers:
         """Predict many mixes; return one column per field."""
         targets, mixes = questions.targets, [[*map(str, each_instance(mix))] for mix in questions.mixes]
         self.batches, self.question_count = self.batches + 1, self.question_count + len(targets)
-        machine = self._machine(questions.machine)
-        knows = _by_default(questions) and machine.knows({*targets, *chain.from_iterable(mixes)})
-        if knows and len(targets) == len(mixes):
-            batch = machine.predicted(targets, mixes, questions.coverage)
+        predictor = self._predictor(questions.machine)
+        if _by_default(questions) and predictor.solves_in_arrays({*targets, *chain.from_iterable(mixes)}):
+            batch = predictor.predict_batch(targets, mixes, questions.coverage, keep=True)
         else:
             batch = predict_batch(targets, mixes, self.library, machine=questions.machine, **questions.how)
         numbers = ("solo_mpps", "throughput_mpps", "low_mpps", "high_mpps")
@@ -110,27 +94,18 @@ class ServiceAnswers:
             "fingerprint": self.fingerprint,
         }
 
-    def ahead(self) -> Iterator[Callable[[], float]]:
-        """Yield steps, each of which predicts some mixes in advance and returns the time it took [s].
-
-        If a machine has too many mixes, only small mixes are solved, enough to build models and compile loops before
-        the first placement. One single question per machine follows, to compile the code that only single questions
-        use.
-        """
+    def ahead(self) -> Iterator[Callable[[], object]]:
+        """Yield steps that solve likely mixes of all machines in advance, as in `Predictor.ahead`."""
         for name in self.library.machines:
-            machine = self._machine(name)
-            are_few = math.comb(len(machine.tenants) + machine.places, machine.places) <= MOST_AHEAD
-            for chunk in islice(machine.all_mixes(CHUNK), None if are_few else WARMING):
-                yield functools.partial(machine.learn, chunk)
-            yield functools.partial(_ask_once, self.library, name)
+            yield from self._predictor(name).ahead()
 
-    def _machine(self, name: str | None) -> "_Machine":
+    def _predictor(self, name: str | None) -> Predictor:
         name = self.library.name_of(name)
-        if name not in self._machines:
+        if name not in self._predictors:
             if name is not None and name not in self.library.machines:
-                return _Machine(self.library, name)  # without models; not cached, since callers choose the name
-            self._machines[name] = _Machine(self.library, name)
-        return self._machines[name]
+                return Predictor(self.library, name)  # without models; not cached, since callers choose the name
+            self._predictors[name] = Predictor(self.library, name)
+        return self._predictors[name]
 
     def _gather(self, before: int) -> None:
         """Answer all waiting questions once no more arrive or enough are waiting."""
@@ -166,11 +141,11 @@ class ServiceAnswers:
 
         A single question is answered without arrays, since these are faster only for two questions or more.
         """
-        machine, predictions = self._machine(key[0]), list[Prediction | None]([None])
+        predictor, predictions = self._predictor(key[0]), list[Prediction | None]([None])
         try:
             if len(questions) > 1:
-                batch = machine.predicted([q.target for q in questions], [q.competitors for q in questions], key[1])
-                predictions = machine.judged(batch)
+                asked = [each.target for each in questions], [each.competitors for each in questions]
+                predictions = predictor.predict_batch(*asked, key[1], keep=True).predictions()
         except SlomoError:
             return [self._together(key, [question])[0] for question in questions]
         except Exception as fault:  # an internal error is reported to all callers of this batch, and to no others
@@ -179,16 +154,18 @@ class ServiceAnswers:
         answers: list[bytes | Exception] = []
         for question, prediction in zip(questions, predictions, strict=True):
             if prediction is None or (question.strict and prediction.verdict.is_refused):
-                answers.append(self._alone(machine, question))
+                answers.append(self._alone(predictor, question))
             else:
                 answers.append(self._encoded(prediction.to_dict()))
         return answers
 
-    def _alone(self, machine: "_Machine", question: QuestionBody) -> bytes | Exception:
+    def _alone(self, predictor: Predictor, question: QuestionBody) -> bytes | Exception:
+        asked = question.target, question.competitors, question.coverage
         try:
-            return self._encoded({**machine.one(question).to_dict(), "composition": None})
+            prediction = predictor.predict(*asked, strict=question.strict, explain=False)
         except SlomoError as error:
             return error
+        return self._encoded({**prediction.to_dict(), "composition": None})
 
     def _encoded(self, document: dict[str, Any]) -> bytes:
         return _encode({**document, "fingerprint": self.fingerprint})
@@ -221,98 +198,3 @@ def _by_default(question: AnswerBody) -> bool:
     """Return whether the equilibrium answers if all models support it, without options but the coverage."""
     is_composed = question.method == "composed" or question.compat is not None
     return question.model == DEFAULT_MODEL and not is_composed and question.window_s is None
-
-
-def _ask_once(library: ModelLibrary, machine: str) -> float:
-    """Answer one question by each method, to compile all code; return the time it took [s]."""
-    begun = time.perf_counter()
-    for method in ("equilibrium", "composed"):
-        predictor = Predictor(library, machine, method=method)
-        with suppress(SlomoError):  # some functions can be predicted by one method only
-            predictor.predict(predictor.workloads[0], predictor.workloads[:1], explain=False)
-    return time.perf_counter() - begun
-
-
-class _Machine:
-    """The network functions of one machine that can be predicted in batches; each has a number."""
-
-    def __init__(self, library: ModelLibrary, name: str | None) -> None:
-        self.name, self._library = name or "", library
-        models = [library[key] for key in library if key[0] == name]
-        plain = [model for model in models if model.response is not None and model.accelerator is None]
-        self.tenants = tuple(TenantModel(model.workload, model) for model in plain)
-        self._at = {id(model): number for number, model in enumerate(plain)}
-        self._numbers: dict[str, int] = {}
-        capacities = plain[0].capacities if plain else None
-        self.places = capacities.cores if capacities is not None else 16
-
-    def knows(self, names: "set[str] | tuple[str, ...]") -> bool:
-        """Return whether all names are of functions that have a number."""
-        return bool(self.tenants) and all(self._number(name) >= 0 for name in names)
-
-    def _number(self, name: str) -> int:
-        number = self._numbers.get(name, -1)
-        if number < 0 and not any(sign in name for sign in "@(:"):
-            with suppress(SlomoError):  # not cached, since callers choose names
-                tenant = tenant_of(self._library, name, self.name)
-                number = -1 if tenant.adapted or tenant.offered_mpps else self._at.get(id(tenant.model), -1)
-            if number >= 0:
-                self._numbers[name] = number
-        return number
-
-    def one(self, question: QuestionBody) -> Prediction:
-        """Predict one mix of numbered functions, without arrays; errors as in `slomo.prediction.question.answer`."""
-        tenants = tuple([self.tenants[self._numbers[name]] for name in (question.target, *question.competitors)])
-        how = PredictionOptions(question.method, coverage=question.coverage, explain=False)
-        return answer(server_with(tenants, self.name), how, strict=question.strict)
-
-    def predicted(self, targets: Sequence[str], mixes: Sequence[Sequence[str]], coverage: float) -> PredictionBatch:
-        """Predict mixes of numbered functions. Raises InvalidValueError for a mix with more tenants than cores."""
-        numbers = [[self._numbers[name] for name in (target, *mix)] for target, mix in zip(targets, mixes, strict=True)]
-        return self._predicted(numbers, coverage)
-
-    def _predicted(self, mixes: Sequence[Sequence[int]], coverage: float) -> PredictionBatch:
-        sizes = np.fromiter(map(len, mixes), dtype=np.int64, count=len(mixes))
-        whole = np.full((len(mixes), max(self.places, int(sizes.max(initial=0)))), -1, dtype=np.int64)
-        flat = np.fromiter(chain.from_iterable(mixes), dtype=np.int64, count=int(sizes.sum()))
-        whole[np.arange(whole.shape[1]) < sizes[:, np.newaxis]] = flat
-        members = Members(self.tenants, whole[:, 0], whole[:, 1:])
-        how = PredictionOptions(coverage=coverage, explain=False)
-        return predict_members(members, self.name, how, keep=True)
-
-    def judged(self, batch: PredictionBatch) -> list[Prediction | None]:
-        """Return the predictions of a batch with their verdicts; None for a mix that must be predicted alone."""
-        columns = (batch.solo_mpps, batch.throughput_mpps, batch.low_mpps, batch.high_mpps)
-        rates = zip(*(column.tolist() for column in columns), strict=True)
-        rows = zip(batch.judged(), batch.target.tolist(), batch.competitors.tolist(), rates, strict=True)
-        return [
-            Prediction(
-                batch.workloads[target],
-                tuple([batch.workloads[number] for number in others if number >= 0]),
-                batch.machine,
-                batch.model,
-                solo,
-                mpps,
-                (low, high),
-                batch.coverage,
-                *judgement,
-                noise=self.tenants[target].model.noise,
-                unit=self.tenants[target].model.throughput_unit,
-            )
-            if judgement is not None
-            else None
-            for judgement, target, others, (solo, mpps, low, high) in rows
-        ]
-
-    def all_mixes(self, chunk: int) -> Iterator[list[tuple[int, ...]]]:
-        """Yield lists of all mixes of the numbered functions, small mixes first."""
-        whole = (mix for size in range(1, self.places + 1)
-                 for mix in combinations_with_replacement(range(len(self.tenants)), size))  # fmt: skip
-        while mixes := list(islice(whole, chunk)):
-            yield mixes
-
-    def learn(self, mixes: Sequence[tuple[int, ...]]) -> float:
-        """Predict mixes in advance and cache the results; return the time it took [s]."""
-        begun = time.perf_counter()
-        self._predicted(mixes, DEFAULT_COVERAGE)
-        return time.perf_counter() - begun
