@@ -40,7 +40,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile, load_profiles
 from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.chains.nodes import handover_keeps
-from slomo.placement.chains.registry import chain_policy, chain_policy_names
+from slomo.placement.chains.policies import chain_policy, chain_policy_names
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster

@@ -59,7 +59,7 @@ complete_network_functions = completing("slomo.vocabulary.network_function:netwo
 complete_machines = completing("slomo.vocabulary.machine:machine_names")
 complete_models = completing("slomo.training.families.registry:model_names")
 complete_policies = completing(
-    "slomo.placement.policies.registry:policy_names", "slomo.placement.chains.registry:chain_policy_names"
+    "slomo.placement.policies.registry:policy_names", "slomo.placement.chains.policies:chain_policy_names"
 )
 
 

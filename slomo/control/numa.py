@@ -16,9 +16,9 @@ from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.equilibrium.partition import Partitions, solve_partitions
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
-from slomo.placement.chains.judges import Judges, Mix
 from slomo.placement.chains.moves import INTERVAL_S
-from slomo.placement.chains.nodes import Need, Node, Nodes
+from slomo.placement.chains.nodes import Need, Node, Nodes, socket_of
+from slomo.placement.chains.policies import Judges, Mix
 from slomo.placement.chains.predicted import best_nodes, served_at
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.request import Request
@@ -87,7 +87,7 @@ class NumaController:
         self.server, self.machine, self.tenants, self.memory = server, machine, dict(tenants), memory
         self._nodes = (Node(machine.cores_per_socket, machine.llc_ways),) * machine.sockets
         #: Socket of each placement node; the NIC's socket is first.
-        self._sockets = sorted(range(machine.sockets), key=lambda socket: socket != machine.nic_socket)
+        self._sockets = [socket_of(node, machine.nic_socket) for node in range(machine.sockets)]
         self._solved: dict[Mix, tuple[float, ...]] = {}
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:

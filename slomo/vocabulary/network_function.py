@@ -7,7 +7,7 @@ distinguish them); settings of a stage carry its name: ``lpm+firewall(firewall.r
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -150,6 +150,12 @@ def load_network_function(name_or_path: str) -> NetworkFunction:
     if len(parts := stage_names(name)) > 1:
         return one_core_chain([load_network_function(part) for part in parts])
     raise UnknownNameError("network function", name, network_function_names())
+
+
+def load_network_functions(names: Iterable[str], own: Iterable[NetworkFunction]) -> dict[str, NetworkFunction]:
+    """Return the named NFs; additional ones go before shipped ones of the same name."""
+    mine = {function.name: function for function in own}
+    return {name: mine.get(name) or load_network_function(name) for name in names}
 
 
 @functools.cache

@@ -12,12 +12,11 @@ from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile, load_profiles, save_profiles
 from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.chains.allocation import lookup_table
-from slomo.placement.chains.judges import Judges
 from slomo.placement.chains.moves import MoveCost
 from slomo.placement.chains.nodes import Need, Node, crossings, handover_keeps, migrations
 from slomo.placement.chains.planner import place_chains, plan_chains
+from slomo.placement.chains.policies import Judges, chain_policy, chain_policy_names
 from slomo.placement.chains.predicted import best_nodes
-from slomo.placement.chains.registry import chain_policy, chain_policy_names
 from slomo.placement.chains.search import climbed, every_choice
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
@@ -30,7 +29,7 @@ from slomo.simulator.sharing.engine import StagePlace
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.chains.judge import NodeNoise, judge_chains
-from slomo.workflow.chains.moving import mover_of, moving_costs
+from slomo.workflow.chains.node_costs import mover_of, moving_costs
 from slomo.workflow.chains.on_nodes import isolations
 from slomo.workflow.chains.on_nodes import place_chains as place_on_nodes
 

@@ -46,7 +46,7 @@ def are_for_chains(policies: Sequence[str]) -> bool:
 
     Raises InvalidValueError if only some of them do, since their throughputs are normalised differently.
     """
-    from slomo.placement.chains.registry import chain_policy_names
+    from slomo.placement.chains.policies import chain_policy_names
 
     inside = [name for name in policies if name in chain_policy_names()]
     if inside and len(inside) < len(policies):
@@ -62,7 +62,7 @@ def place_on_nodes(policy: str, options: dict[str, Any]) -> "PlacedChains":
     """Place the chains of the requests file on NUMA nodes."""
     from slomo.models.library import load_library
     from slomo.models.partition_profile import load_profiles
-    from slomo.placement.chains.registry import chain_policy
+    from slomo.placement.chains.policies import chain_policy
     from slomo.placement.problem.documents import read_chains, read_cluster
     from slomo.workflow.chains.on_nodes import place_chains
 

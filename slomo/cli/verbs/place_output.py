@@ -103,7 +103,7 @@ def show_lacking(placer: "Placer") -> None:
 
 def note_unread_profiles(profiles: object, policies: "Sequence[str]", requests: "Iterable[Request]") -> None:
     """Print which policies do not read the file given by `--profiles` for these requests."""
-    from slomo.placement.chains.registry import chain_policy, chain_policy_names
+    from slomo.placement.chains.policies import chain_policy, chain_policy_names
     from slomo.placement.feasibility.latency import promises_latency
     from slomo.placement.policies.registry import policy_class, policy_names
 

@@ -4,6 +4,7 @@ NUMASFP (COMSNETS'22): packets arrive at the NIC of one node, chains on a node s
 bandwidth, crossing nodes costs throughput, and a migration by cpuset costs almost none.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -47,6 +48,27 @@ class Node:
         """Return what remains of the node when a chain has taken its resources."""
         left = max(self.memory_percent - need.memory_percent, 0.0)
         return Node(self.cores - need.cores, max(self.ways - need.ways, 0), left)
+
+
+def socket_of(node: int, nic_socket: int) -> int:
+    """Return a node's socket; node 0 is that of the NIC, the others follow in order.
+
+    Examples
+    --------
+    >>> [socket_of(node, nic_socket=1) for node in range(3)]
+    [1, 0, 2]
+    """
+    return nic_socket if node == 0 else node - (node <= nic_socket)
+
+
+def cores_on(nodes: Sequence[int], nic_socket: int, used: Counter[int]) -> list[tuple[int, int]]:
+    """Return socket and core of each stage, and count them in `used`; cores are assigned from 0 upwards."""
+    cores = []
+    for node in nodes:
+        socket = socket_of(node, nic_socket)
+        cores.append((socket, used[socket]))
+        used[socket] += 1
+    return cores
 
 
 def crossings(seats: Sequence[int]) -> int:

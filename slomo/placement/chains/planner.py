@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.allocation import Parts, allocated
-from slomo.placement.chains.judges import Judges
 from slomo.placement.chains.nodes import Node, Nodes, migrations
-from slomo.placement.chains.registry import chain_policy
+from slomo.placement.chains.policies import Judges, chain_policy
 from slomo.placement.problem.chain import RatedChain
 
 

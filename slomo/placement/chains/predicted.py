@@ -15,8 +15,8 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
-from slomo.placement.chains.judges import Estimate, Judges, Keeps, Mix
 from slomo.placement.chains.nodes import Node, Nodes, by_rate, filled, migrations, most_free
+from slomo.placement.chains.policies import Estimate, Judges, Keeps, Mix
 from slomo.placement.chains.search import MOST_WAYS, Choice, climbed, every_choice
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
@@ -78,7 +78,7 @@ class _Worth:
     def __call__(self, choices: Sequence[Choice]) -> list[float]:
         """Return the value of each assignment of chains to nodes."""
         assert self.judges.estimate is not None, "BUG: looked at before"
-        keeps = self.judges.keeps or _all_kept
+        keeps = self.judges.keeps or (lambda _chain, _seats: 1.0)
         served = served_at(self.chains, self.interval, choices, self.judges.estimate, keeps)
         pairs = zip(served, choices, strict=True)
         return [round(mpps - self._lost(choice), 6) - self._moved(choice) for mpps, choice in pairs]
@@ -94,11 +94,6 @@ class _Worth:
     def _moved(self, choice: Choice) -> float:
         after = {item.request.id: seats for item, seats in zip(self.chains, choice, strict=True)}
         return 1e-9 * migrations(self.before, after)
-
-
-def _all_kept(chain: RatedChain, seats: Sequence[int]) -> float:
-    del chain, seats
-    return 1.0
 
 
 def served_at(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slomo.errors import InvalidValueError
-from slomo.placement.chains.registry import chain_policy_names
+from slomo.placement.chains.policies import chain_policy_names
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.policies.base import Policy

@@ -21,7 +21,7 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.control_file import ControlConfiguration
 from slomo.workflow.acting.host_loops import pool_controller
 from slomo.workflow.acting.partition_profile import profile_partitions
-from slomo.workflow.chains.moving import mover_of
+from slomo.workflow.chains.node_costs import mover_of
 
 #: Simulated server, controller, and the promised throughputs [Mpps].
 Loop = tuple[Plant, Controller, Mapping[str, float]]

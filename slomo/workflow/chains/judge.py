@@ -22,10 +22,10 @@ from slomo.simulator.sharing.layout import BATCH
 from slomo.simulator.sharing.result import ChainResult
 from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.network_function import NetworkFunction, load_network_functions
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.chains.moving import moving_costs
+from slomo.workflow.chains.node_costs import moving_costs
 from slomo.workflow.chains.on_nodes import PlacedChains, core_numbers, isolations
 
 #: Measured time of every interval on every server [ms], after as much warm-up; a pool's buffers are reused every 3 ms
@@ -143,7 +143,7 @@ class _Runner:
                 )
         self._manager_cycles, self._queue_capacity = manager_cycles, queue_capacity
         self._servers = {server.name: server for server in cluster.servers}
-        self._own = {function.name: function for function in own}
+        self._own = tuple(own)
         self._duration_ms, self._beside, self._seed = duration_ms, beside, seed
         self.runs = 0
 
@@ -166,8 +166,7 @@ class _Runner:
             return 0.0
         if isinstance(move, float | int):
             return min(move / INTERVAL_S, 1.0)
-        machine, own = self._servers[name].machine_type, tuple(self._own.values())
-        return moving_costs(machine, move or MoveCost(), own)(item, here, there)
+        return moving_costs(self._servers[name].machine_type, move or MoveCost(), self._own)(item, here, there)
 
     def run(
         self,
@@ -205,7 +204,7 @@ class _Runner:
         played = simulate_chains(
             machine,
             system,
-            {nf: self._own.get(nf) or load_network_function(nf) for nf in used},
+            load_network_functions(used, self._own),
             places=places,
             wire_gbps=machine.shared_wire_gbps(server.port_gbps),
             duration_ms=self._duration_ms,

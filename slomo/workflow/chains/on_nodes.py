@@ -3,6 +3,7 @@
 The method is that of NUMASFP (COMSNETS'22). `run_chains` measures the throughput that a plan achieves.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -11,12 +12,11 @@ from slomo.errors import UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile
 from slomo.placement.chains.allocation import Parts, lookup_table
-from slomo.placement.chains.judges import Judges, Keeps
 from slomo.placement.chains.moves import MoveCost
-from slomo.placement.chains.nodes import Node, handover_keeps
+from slomo.placement.chains.nodes import Node, cores_on, handover_keeps
 from slomo.placement.chains.planner import ChainPlan, plan_chains
+from slomo.placement.chains.policies import Judges, Keeps, chain_policy
 from slomo.placement.chains.predicted import node_rates
-from slomo.placement.chains.registry import chain_policy
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
@@ -138,7 +138,7 @@ def _judges(
     table = lookup_table(estimates, machine)
     if not predicts:
         return Judges(table)
-    from slomo.workflow.chains.moving import moving_costs  # it simulates moves; other policies need no simulator
+    from slomo.workflow.chains.node_costs import moving_costs  # it simulates moves; other policies need no simulator
 
     moving = moving_costs(machine, MoveCost())
     return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine), moving)
@@ -148,7 +148,7 @@ def keeps_by(handover: Handover, machine: Machine) -> Keeps:
     """Return a function that gives the share of throughput a chain keeps on given nodes."""
     if handover == "measured":
         return lambda _chain, seats: handover_keeps(seats)
-    from slomo.workflow.chains.handover import handover_kept
+    from slomo.workflow.chains.node_costs import handover_kept
 
     return lambda chain, seats: handover_kept(machine, chain.request.chain, tuple(seats))
 
@@ -157,17 +157,8 @@ def core_numbers(
     chains: Sequence[RatedChain], seats: Mapping[str, tuple[int, ...]], server: "Server"
 ) -> dict[str, list[tuple[int, int]]]:
     """Return socket and core of every stage; node 0 is the NIC's socket, cores are assigned from 0 upwards."""
-    first = server.nics[0]
-    sockets = [first, *(number for number in range(server.used_sockets) if number != first)]
-    used = dict.fromkeys(sockets, 0)
-    stage_cores: dict[str, list[tuple[int, int]]] = {}
-    for item in chains:
-        stage_cores[item.request.id] = []
-        for node in seats[item.request.id]:
-            socket = sockets[node]
-            stage_cores[item.request.id].append((socket, used[socket]))
-            used[socket] += 1
-    return stage_cores
+    used = Counter[int]()
+    return {item.request.id: cores_on(seats[item.request.id], server.nics[0], used) for item in chains}
 
 
 def isolations(

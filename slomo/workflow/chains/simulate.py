@@ -16,7 +16,7 @@ from slomo.simulator.sharing.engine import simulate_chains as play
 from slomo.simulator.sharing.result import ChainSimulation
 from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler, SpanFields
 from slomo.vocabulary.machine import load_machine
-from slomo.vocabulary.network_function import NetworkFunction, load_network_function
+from slomo.vocabulary.network_function import NetworkFunction, load_network_functions
 from slomo.vocabulary.service_chains import ChainSystem, load_chains
 
 SIMULATED_POLICIES = ("nfvnice", *KINDS)
@@ -71,7 +71,6 @@ def simulate_chains(
     file = system if isinstance(system, str) else "chains"
     system = load_chains(system) if isinstance(system, str) else system
     require_held(system, file)
-    own = {function.name: function for function in functions}
     names_used = {stage.workload.nf for stage in system.stages if stage.workload is not None}
     nice = policy == "nfvnice"
     if isinstance(scheduler, Scheduler):
@@ -83,7 +82,7 @@ def simulate_chains(
     return play(
         load_machine(system.machine),
         system,
-        {name: own.get(name) or load_network_function(name) for name in names_used},
+        load_network_functions(names_used, functions),
         scheduler=chosen,
         manager=replace(manager or Manager(), pressure=nice and "pressure" not in without),
         on_tick=nice_shares(system) if nice and "shares" not in without else None,
