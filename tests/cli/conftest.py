@@ -11,7 +11,7 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.workflow.profile import profile
 from tests.conftest import Once
 
-NETWORK_FUNCTIONS = ("lpm", "stats", "firewall")
+NETWORK_FUNCTIONS = ("lpm", "stats", "snort")
 QUICK = {"accesses": 90_000, "scale": 64}  # tests of the front doors need plausible numbers, not good ones
 
 

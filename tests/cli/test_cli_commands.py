@@ -41,11 +41,11 @@ def answer(capsys: pytest.CaptureFixture[str], line: str) -> object:
 
 def test_prediction_has_the_stable_keys(bench, capsys) -> None:
     """`predict --json` answers with the documented keys, and plausible numbers under them."""
-    prediction = answer(capsys, f"predict --target lpm --with stats:2 --with firewall --models {bench.models}")
+    prediction = answer(capsys, f"predict --target lpm --with stats:2 --with snort --models {bench.models}")
 
     assert set(prediction) >= PREDICTION_KEYS
     assert (prediction["target"], prediction["machine"]) == ("lpm", "e5-2620v4")
-    assert sorted(prediction["competitors"]) == ["firewall", "stats", "stats"]
+    assert sorted(prediction["competitors"]) == ["snort", "stats", "stats"]
     assert prediction["slowdown"] == pytest.approx(1 - prediction["throughput_mpps"] / prediction["solo_mpps"])
     assert prediction["interval"][0] <= prediction["throughput_mpps"] <= prediction["interval"][1]
 
@@ -181,7 +181,7 @@ def test_evaluation_for_people_lists_every_nf_and_model(bench, capsys) -> None:
     said = capsys.readouterr().out
 
     models = {name.removesuffix("-curve") for name in model_names()}
-    assert all(name in said for name in ("lpm", "stats", "firewall", *models))
+    assert all(name in said for name in ("lpm", "stats", "snort", *models))
 
 
 def test_training_keeps_models_of_other_network_functions(bench, capsys, tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_dataset_is_shown_by_target(bench, capsys) -> None:
     """`dataset show` has a row per target with its solo throughput."""
     shown = answer(capsys, f"dataset show {bench.dataset}")
 
-    assert {row["target"].split("@")[0] for row in shown["targets"]} == {"lpm", "stats", "firewall"}
+    assert {row["target"].split("@")[0] for row in shown["targets"]} == {"lpm", "stats", "snort"}
     assert all(row["solo_mpps"] > 0 for row in shown["targets"])
 
 

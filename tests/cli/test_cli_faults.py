@@ -189,7 +189,7 @@ def test_damaged_models_are_refused(change: str, said: str, bench, tmp_path: Pat
     """A truncated model file, another schema version or a missing index is told, not guessed around."""
     models = damage_models(bench, tmp_path / "models", change)
 
-    codes = {main(f"predict --target {name} --with stats --models {models}".split()) for name in ("firewall", "lpm")}
+    codes = {main(f"predict --target {name} --with stats --models {models}".split()) for name in ("snort", "lpm")}
     assert 2 in codes
     assert codes <= {0, 2}
     assert said in capsys.readouterr().err

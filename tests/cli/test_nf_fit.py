@@ -93,6 +93,7 @@ def test_runs_without_contention_are_said_to_tell_nothing(
 ) -> None:
     """Where nothing is lost, every function fits; who reads the parameters must know."""
     _hurry(monkeypatch)
+    monkeypatch.setattr(twin_module, "_EVALUATIONS", 1)
     dataset = ProfileDataset.read_parquet(dozen)
     frame = dataset.frame.assign(throughput_mpps=dataset.frame["throughput_mpps"].max())
     flat = tmp_path / "flat.parquet"

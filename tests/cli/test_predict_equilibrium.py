@@ -13,7 +13,7 @@ def command(capsys, line: str) -> tuple[int, str, str]:
 
 def test_the_equilibrium_can_be_asked_for(bench, capsys) -> None:
     """`predict --method equilibrium` answers with the same keys, the method as model, and a loss beside others."""
-    base = f"predict --target lpm --with stats:2 --with firewall --models {bench.models} --json --method composed"
+    base = f"predict --target lpm --with stats:2 --with snort --models {bench.models} --json --method composed"
     code, out, _ = command(capsys, base.replace("composed", "equilibrium"))
     _, composed, _ = command(capsys, base)
     prediction = json.loads(out)
@@ -50,15 +50,15 @@ def test_what_the_equilibrium_would_pass_over_is_refused(bench, capsys) -> None:
 
 def test_the_equilibrium_explains_its_loss(bench, capsys) -> None:
     """--explain divides the loss over the neighbours, from the pressure that the NF feels at the fixed point."""
-    line = f"predict --target lpm --with stats:2 --with firewall --models {bench.models} --explain --json"
+    line = f"predict --target lpm --with stats:2 --with snort --models {bench.models} --explain --json"
     code, out, _ = command(capsys, line)
     prediction = json.loads(out)
     assert code == 0
     assert prediction["model"] == "equilibrium"
     why = prediction["explanation"]
-    assert set(why["competitors"]) == {"stats", "firewall"}
+    assert set(why["competitors"]) == {"stats", "snort"}
     parts = sum(sum(each.values()) for each in why["competitors"].values()) + why["unattributed_mpps"]
     assert abs(parts - why["loss_mpps"]) < 1e-9
     assert abs(prediction["solo_mpps"] - prediction["throughput_mpps"] - why["loss_mpps"]) < 1e-9
     assert why["groups"][why["bottleneck"]] == max(why["groups"].values())
-    assert "stats" in why["lever"] or "firewall" in why["lever"]
+    assert "stats" in why["lever"] or "snort" in why["lever"]

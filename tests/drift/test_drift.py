@@ -312,7 +312,7 @@ def test_a_smaller_cache_in_the_simulator_is_noticed_and_refitted() -> None:
 
     whole = load_machine(MACHINE)
     shrunk = replace(whole, llc_ways=whole.llc_ways // 4, llc_mib=whole.llc_mib / 4, ddio_ways=1)
-    names = ("lpm", "stats", "snort", "firewall")
+    names = ("lpm", "stats", "snort", "maglev")
     before, after = (SimulatedTestbed(machine, accesses=90_000, scale=64) for machine in (whole, shrunk))
     pressure = run_campaign(pressure_plan(names, whole, "sobol", runs=24), before)
     calibration = run_campaign(mixes_plan(names, whole, 24, sizes=(1, 2, 3), stream="calibration"), before)

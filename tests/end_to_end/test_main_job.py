@@ -45,7 +45,7 @@ def test_demonstration_ends_with_a_table_and_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`slomo demo` compares mixes never run with their simulation, and writes a page that needs nothing else."""
-    monkeypatch.setattr(demo, "NETWORK_FUNCTIONS", ("lpm", "stats", "firewall"))
+    monkeypatch.setattr(demo, "NETWORK_FUNCTIONS", ("lpm", "stats", "snort"))
     for name, size in {"RUNS": 12, "CALIBRATION_MIXES": 8, "TEST_MIXES": 5, "SHOWN_MIXES": 4}.items():
         monkeypatch.setattr(demo, name, size)
     monkeypatch.setattr(demo, "_demonstrate", functools.cache(demo._demonstrate))  # told twice, made once

@@ -11,7 +11,7 @@ from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.training import train
 
-NFS, MACHINE = ("lpm", "stats", "firewall"), "e5-2620v4"
+NFS, MACHINE = ("lpm", "stats", "snort"), "e5-2620v4"
 
 
 @pytest.fixture(scope="module")

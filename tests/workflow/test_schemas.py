@@ -42,7 +42,7 @@ def test_schemas_are_the_same_in_every_process() -> None:
         subprocess.run(
             [sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed}
         ).stdout
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
 
     assert len(printed) == 1
