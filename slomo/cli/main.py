@@ -4,6 +4,7 @@ The library raises errors; only `main` prints them and returns the code. Sub-com
 `slomo --help` and shell completion are fast.
 """
 
+import gc
 import importlib
 import sys
 import warnings
@@ -185,6 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ...
     True
     """
+    gc.set_threshold(
+        20_000
+    )  # imports create tens of thousands of objects that stay; the default looks at 700 each time
     words = list(sys.argv[1:] if arguments is None else arguments)
     verb = next((word for word in words if word in COMMANDS), None)
     try:

@@ -197,9 +197,10 @@ def too_few(model: str, calibration: ConformalCalibration, coverage: float) -> s
 
 def too_few_of_profile(subject: NFModel, calibration: ConformalCalibration) -> int | None:
     """Return the number of a profile's held-out errors if these are too few to replace those of mixes; else None."""
+    if calibration.source != "cross-validation" or subject.manifest.get("table"):
+        return None  # rows of a table are what is asked about: no composition is left out
     own = len(np.unique(np.abs(calibration.scores)))
-    is_table = bool(subject.manifest.get("table"))  # its rows are what is asked about: no composition is left out
-    return own if calibration.source == "cross-validation" and own < FEWEST_OF_PROFILE and not is_table else None
+    return own if own < FEWEST_OF_PROFILE else None
 
 
 def groundless(subject: NFModel, model: str, calibration: ConformalCalibration) -> str | None:

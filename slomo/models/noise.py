@@ -8,7 +8,6 @@ normal errors).
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
 
 from slomo.files.stored import Stored
 from slomo.models.interval_ends import LEAST
@@ -39,7 +38,7 @@ class MeasurementNoise(Stored):
 
         It is never narrower than the standard error over the fitted rows, and never wider than `interval`.
         """
-        reach = _normal(coverage) * self.row * predicted_mpps
+        reach = central_quantile(coverage) * self.row * predicted_mpps
         least = max(reach / math.sqrt(max(self.rows, 1)), LEAST * solo_mpps)
         sides = predicted_mpps - interval[0], interval[1] - predicted_mpps
         below, above = (max(math.sqrt(max(side**2 - reach**2, 0.0)), least) for side in sides)
@@ -47,5 +46,14 @@ class MeasurementNoise(Stored):
 
 
 @lru_cache(maxsize=64)
-def _normal(coverage: float) -> float:
-    return NormalDist().inv_cdf((1.0 + coverage) / 2.0)
+def central_quantile(coverage: float) -> float:
+    """Return how many standard deviations from its mean a normal variable stays with this probability.
+
+    Examples
+    --------
+    >>> round(central_quantile(0.9), 3)
+    1.645
+    """
+    from statistics import NormalDist  # reads decimals and fractions; most profiles have no replicates
+
+    return NormalDist().inv_cdf(0.5 + 0.5 * coverage)

@@ -4,7 +4,6 @@ A merge of unlike measurements is refused, with a readable list of differences, 
 DTS's testbed fingerprints.
 """
 
-import importlib.metadata
 import platform
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -34,11 +33,13 @@ def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
     >>> sorted(versions(["numpy"]))
     ['numpy', 'python']
     """
+    from importlib.metadata import PackageNotFoundError, version  # loads the e-mail parser
+
     installed = {"python": platform.python_version()}
     for name in packages:
         try:
-            installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            installed[name] = version(name)
+        except PackageNotFoundError:
             continue
     return installed
 

@@ -1,5 +1,6 @@
 """`slomo predict`: predict the throughput that a network function loses beside others, with saved models."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,6 +213,8 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _predicted(options: dict[str, Any]) -> "Prediction":
+    # numpy reads it on import; a single prediction needs no threads, and starting them takes a third of the import
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from slomo.models.library import load_library
     from slomo.records.provenance import holds_shares
     from slomo.workflow.predict import predict, predict_vector

@@ -11,6 +11,7 @@ from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.interval_ends import LEAST
 from slomo.models.intervals import conformal_rank
+from slomo.models.noise import central_quantile
 
 #: Largest utilisation used for calibration: closer to saturation, variation of the NF's own speed shows as well.
 BUSIEST = 0.95
@@ -49,10 +50,7 @@ def arrival_half_width_mpps(
     if window_s is not None:
         if not window_s > 0.0:
             raise InvalidValueError(f"a measurement of {window_s} s, needed above 0 s", hint="1 s is usual")
-        from statistics import NormalDist  # reads decimals and fractions; most questions are about full load
-
-        quantile = NormalDist().inv_cdf(0.5 + 0.5 * coverage)
-        return np.asarray(quantile * np.sqrt(offered_mpps / (1e6 * window_s)))
+        return np.asarray(central_quantile(coverage) * np.sqrt(offered_mpps / (1e6 * window_s)))
     if not len(scores):
         return np.asarray(LEAST * offered_mpps)
     rank = conformal_rank(len(scores), coverage)
