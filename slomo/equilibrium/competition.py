@@ -154,10 +154,12 @@ def _compiled(
     limits = plain_limits(names, capacities, width) if competitors and names else None
     if limits is None or (compose := loop_for(0, compose_one)) is None:
         return None
-    table, reading = _tables_of(competitors, names, capacities)
-    state = _iterated(table, np.arange(len(competitors))[np.newaxis], table.rows[np.newaxis, :, : table.pressures])
+    number: dict[NFModel, int] = {}
+    members = np.array([[number.setdefault(each, len(number)) for each in competitors]])
+    table, reading = _tables_of(tuple(number), names, capacities)
+    state = _iterated(table, members, table.start.take(members, 0))
     vectors, composed = np.empty((len(competitors), width)), np.empty(width)
-    compose(table.rows, reading, state.pressure[0], limits, vectors, composed)
+    compose(table.rows, members[0], reading, state.pressure[0], limits, vectors, composed)
     return composed.tolist(), vectors
 
 
@@ -227,7 +229,7 @@ def _at_equilibrium(
     capacities: Capacities | None,
 ) -> Floats:
     """Return the counters `names` of each competitor under the pressure of the others."""
-    table, reading = _tables_of(models, names, capacities)
+    table, reading = _tables_of(tuple(models), names, capacities)
     count = table.pressures
     start, scale, limit = (table.rows[:, at * count : (at + 1) * count] for at in range(3))
     if members is None:
@@ -265,8 +267,9 @@ def _iterated(table: Tables, members: NDArray[np.int64], begin: Floats) -> Itera
     return state
 
 
+@functools.lru_cache(maxsize=1024)
 def _tables_of(
-    models: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
+    models: tuple[NFModel, ...], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[Tables, Floats]:
     """Return the tables for the rounds, and the weights of every model's counters.
 

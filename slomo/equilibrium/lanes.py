@@ -130,17 +130,25 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     low, high, weights = 3 * pressures, 3 * pressures + width, 3 * pressures + 2 * width
     lanes, answers = min(LANES, members.shape[0]), pressures + 1
     tables = 2 if reduced else 1
+    # few allocations, each of several arrays: for a single server, thirty would take as long as two rounds
     weight = np.zeros((tables, places, terms, answers, lanes))
-    scale, limit = np.zeros((tables, places, pressures, lanes)), np.zeros((tables, places, pressures, lanes))
-    bottom, top = np.zeros((tables, places, answers, lanes)), np.zeros((tables, places, answers, lanes))
-    vector, following = np.zeros((places, pressures, lanes)), np.zeros((places, pressures, lanes))
-    paces, loads, known = np.ones((places, lanes)), np.zeros((places, lanes)), np.zeros((places, lanes))
+    known_ends = np.zeros((2, tables, places, pressures, lanes))
+    scale, limit = known_ends[0], known_ends[1]
+    answer_ends = np.zeros((2, tables, places, answers, lanes))
+    bottom, top = answer_ends[0], answer_ends[1]
+    vectors_of_lanes = np.zeros((2, places, pressures, lanes))
+    vector, following = vectors_of_lanes[0], vectors_of_lanes[1]
+    of_place = np.zeros((3, places, lanes))
+    paces, loads, known = of_place[0], of_place[1], of_place[2]
     basis = np.ones((terms, lanes))
-    answered, saturated = np.zeros((answers, lanes)), np.zeros((answers, lanes))
-    total, least, reference = np.zeros((pressures, lanes)), np.zeros((pressures, lanes)), np.zeros((pressures, lanes))
-    served, full, stretch = np.zeros(lanes), np.zeros(lanes), np.ones(lanes)
-    wait, most_wait, added = np.ones(lanes), np.ones(lanes), np.zeros(lanes)
-    damping, step, moved, wanted = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
+    both_answers = np.zeros((2, answers, lanes))
+    answered, saturated = both_answers[0], both_answers[1]
+    of_pressure = np.zeros((3, pressures, lanes))
+    total, least, reference = of_pressure[0], of_pressure[1], of_pressure[2]
+    of_lane = np.zeros((15, lanes))
+    served, full, stretch, wait, most_wait = of_lane[0], of_lane[1], of_lane[2], of_lane[3], of_lane[4]
+    added, damping, step, moved, wanted = of_lane[5], of_lane[6], of_lane[7], of_lane[8], of_lane[9]
+    aged, age_us, held_sum, slope, held_one = of_lane[10], of_lane[11], of_lane[12], of_lane[13], of_lane[14]
     holding_at, by_age = weights + pressures + 1, 0
     for who in range(rows.shape[0] if held >= 0 else 0):
         for t in range(terms):
@@ -154,15 +162,8 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     least_age, most_age, older = ages[0], ages[1], ages[2]
     holding = np.zeros((by_age * places, terms, lanes))
     holds, asked = np.zeros((by_age * places, lanes)), np.zeros((by_age * places, lanes))
-    aged, age_us, held_sum, slope, held_one = (
-        np.zeros(lanes),
-        np.ones(lanes),
-        np.zeros(lanes),
-        np.zeros(lanes),
-        np.zeros(lanes),
-    )
-    server_of, number = np.zeros(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64)
-    attempt, taken = np.zeros(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64)
+    counters = np.zeros((4, lanes), dtype=np.int64)
+    server_of, number, attempt, taken = counters[0], counters[1], counters[2], counters[3]
     counts = np.zeros(members.shape[0], dtype=np.int64)
     for server in range(members.shape[0]):
         while counts[server] < places and members[server, counts[server]] >= 0:

@@ -129,11 +129,11 @@ def judge_one(  # type: ignore[no-untyped-def] # noqa: C901
     return covered, total / max(count, 1), largest, load, more
 
 
-def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
+def compose_one(rows, members, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
     """Combine the counters of one mix; results equal those of `slomo.equilibrium.competition` to the last bit.
 
-    `rows` are those of `settle_side_by_side`, one per competitor; `pressure` on each has shape (competitors,
-    pressures). `reading`, shape (competitors, 2 + terms, metrics), has low, high and weights of the metrics to compose.
+    `rows` are those of `settle_side_by_side`; `members`: row of each competitor; `pressure` on each has shape
+    (competitors, pressures). `reading`, shape (rows, 2 + terms, metrics), has low, high and weights of the metrics.
     `limits`, shape (3, metrics), has divisors, largest values, and two columns with the limit of their sum, or -1. The
     function sets `vectors`, shape (competitors, metrics), and `composed`.
     """
@@ -141,21 +141,22 @@ def compose_one(rows, reading, pressure, limits, vectors, composed):  # type: ig
     pressures = pressure.shape[1]
     basis = np.ones(reading.shape[1] - 2)
     for i in range(count):
+        who = members[i]
         for k in range(pressures):
-            clamped = min(max(pressure[i, k], 0.0), rows[i, 2 * pressures + k])
-            basis[1 + k] = clamped / (clamped + rows[i, pressures + k])
+            clamped = min(max(pressure[i, k], 0.0), rows[who, 2 * pressures + k])
+            basis[1 + k] = clamped / (clamped + rows[who, pressures + k])
         term = 1 + pressures
         for k in range(pressures):
             for m in range(k + 1):
                 basis[term] = basis[1 + k] * basis[1 + m]
                 term += 1
         for a in range(metrics):
-            vectors[i, a] = reading[i, 2, a]
+            vectors[i, a] = reading[who, 2, a]
         for t in range(1, len(basis)):
             for a in range(metrics):
-                vectors[i, a] += basis[t] * reading[i, 2 + t, a]
+                vectors[i, a] += basis[t] * reading[who, 2 + t, a]
         for a in range(metrics):
-            vectors[i, a] = min(max(vectors[i, a], reading[i, 0, a]), reading[i, 1, a])
+            vectors[i, a] = min(max(vectors[i, a], reading[who, 0, a]), reading[who, 1, a])
     values = np.zeros(count)
     for a in range(metrics):
         for i in range(count):  # in ascending order, so that the order of competitors does not matter

@@ -36,11 +36,11 @@ class OneServer:
         self.models = [models[i] for i in order]
         self.offered = [offered_mpps[i] for i in order]
         self.place = [order.index(i) for i in range(len(order))]
-        distinct = tuple(dict.fromkeys(self.models))
-        numbers = [distinct.index(model) for model in self.models]
+        number: dict[NFModel, int] = {}
+        numbers = tuple([number.setdefault(model, len(number)) for model in self.models])
         #: Kind of each NF's neighbourhood (`slomo.models.neighbourhood`).
         self.kinds = kinds_in(numbers)
-        self._nfs = response_table(distinct)
+        self._nfs = response_table(tuple(number))
         loads = None
         if self.offered.count(None) < len(order):
             loads = np.array([[np.inf if load is None else load for load in self.offered]])

@@ -156,7 +156,9 @@ class ResponseTable:
         It is the median over the different NFs of a server, and 0 if that exceeds the cache.
         """
         if self._same_kib is not None:
-            return np.full(len(members), self._same_kib)
+            full = np.empty(len(members))
+            full.fill(self._same_kib)
+            return full
         seen, most = [response.full_kib for response in self.responses], self._most_kib
         if len(members) < _FEW:  # several times as fast as arrays, with the same results
             every = [sorted(seen[nf] for nf in {*row} if nf >= 0) or [0.0] for row in members.tolist()]
@@ -295,10 +297,11 @@ class ResponseTable:
         (loop, lay_out, weigh, leave), (models, features), members = code, self._units, group.members
         scaled = np.empty((members.shape[1], features))
         sums = np.empty((members.shape[1], _count_of_units(models, features)))
-        previous, moved = np.zeros(state.pressure[0].shape), False
+        pressure = state.pressure[0]
+        previous, moved = np.zeros(pressure.shape), False
         for tolerance, pace in ((_LOOSE * TOLERANCE, state.pace), (TOLERANCE, np.empty(members.shape))):
             _run_compiled(loop, self.table, self.socket, group, state, tolerance)
-            moved = lay_out(models, members, state.pressure[0], previous, _MOVED, scaled)
+            moved = lay_out(models, members, pressure, previous, _MOVED, scaled)
             np.log1p(scaled, out=scaled)
             weigh(models, members, scaled, sums)
             np.tanh(sums, out=sums)

@@ -92,21 +92,18 @@ class Applicability(Stored):
 
     def covers(self, row: Sequence[float]) -> bool:
         """Return whether one row without missing values is supported, as :meth:`codes` does for many."""
-        (low, high, centre, *precision), farthest = self._inside
+        low, high, centre, precision, farthest = self._inside
         for value, least, most in zip(row, low, high, strict=True):
             if value < least or value > most:
                 return False
-        away = [value - middle for value, middle in zip(row, centre, strict=True)]
-        squared = 0.0
-        for one, weights in zip(away, precision, strict=True):
-            for other, weight in zip(away, weights, strict=True):
-                squared += one * weight * other
-        return squared <= farthest
+        away = np.array(row) - centre
+        return bool(away.dot(precision).dot(away) <= farthest)
 
     @cached_property
-    def _inside(self) -> tuple[list[list[float]], float]:
-        """The columns of :attr:`inside` as plain numbers, and the squared distance that still counts as inside."""
-        return self.inside[:, :-1].tolist(), float(self.inside[0, -1])
+    def _inside(self) -> tuple[list[float], list[float], Floats, Floats, float]:
+        """The parts of :attr:`inside`: low, high, centre, precision, and the squared distance that still is inside."""
+        low, high, centre, *precision = self.inside[:, :-1]
+        return low.tolist(), high.tolist(), centre, np.array(precision), float(self.inside[0, -1])
 
     @cached_property
     def inside(self) -> Floats:

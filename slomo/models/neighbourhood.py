@@ -5,7 +5,6 @@ workload raise the same counters. Errors are counted separately for each kind of
 prediction; Vovk et al. 2005, section 4.5).
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -80,7 +79,7 @@ def within(members: NDArray[np.integer]) -> Kinds:
     ['2 unlike', '2 unlike', '2 like']
     """
     if len(members) < _FEW:
-        return np.array([kinds_in(row) for row in members.tolist()], dtype=np.int64).reshape(members.shape)
+        return np.array([kinds_in(tuple(row)) for row in members.tolist()], dtype=np.int64).reshape(members.shape)
     present, alike, most = members >= 0, np.zeros_like(members), np.zeros_like(members)
     columns = np.split(members, members.shape[1], axis=1) if members.size else []
     for one in columns:
@@ -91,19 +90,15 @@ def within(members: NDArray[np.integer]) -> Kinds:
     return np.where(present, neighbourhood(np.maximum(count, 0), most), UNKNOWN)
 
 
-def kinds_in(row: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(maxsize=4096)
+def kinds_in(row: tuple[int, ...]) -> tuple[int, ...]:
     """Return the kind of neighbourhood of every NF of one server, as :func:`within` does.
 
     Examples
     --------
-    >>> [NEIGHBOURHOODS[kind] for kind in kinds_in([3, 3, 5, -1])]
+    >>> [NEIGHBOURHOODS[kind] for kind in kinds_in((3, 3, 5, -1))]
     ['2 unlike', '2 unlike', '2 like', 'unknown']
     """
-    return _kinds_in(tuple(row))
-
-
-@lru_cache(maxsize=4096)
-def _kinds_in(row: tuple[int, ...]) -> tuple[int, ...]:
     here = [nf for nf in row if nf >= 0]
     alike = {nf: here.count(nf) for nf in here}
     second, most = sorted((0, 0, *alike.values()))[-2:]

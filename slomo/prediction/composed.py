@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,33 +82,51 @@ class Composed:
         tenant, beside = self.server.tenants[number], self.server.beside(number)
         subject = tenant.model
         others = sorted([other.model for other in beside], key=_key)
-        keys = [_key(other) for other in others]
+        keys = [other.workload.key for other in others]
         kind = kind_of(len(keys), max(map(keys.count, keys))) if keys else UNKNOWN
         case = Case(subject, tenant.workload, tuple([other.workload for other in beside]), kind, options)
-        family = family_of(subject, options.model)[1]
         if not others:
             return _alone(case)
-        checked = subject.applicability.feature_names
-        names = family.feature_names
-        if family.composition == "pressure":
-            names = tuple(dict.fromkeys((*names, *checked)))
-        row, vectors = _features(case, others, names, family.composition)
-        seen = row if family.composition in ("pressure", "latent") else _features(case, others, checked, "pressure")[0]
+        family = family_of(subject, options.model)
+        composition = family.model.composition
+        values, vectors = _features(case, others, family.names, composition)
+        if composition in ("pressure", "latent"):
+            seen = [values[at] if at >= 0 else math.nan for at in family.checked]
+        else:
+            seen = _features(case, others, subject.applicability.feature_names, "pressure")[0]
+        inputs = values[: len(family.model.feature_names)]
         if not options.explain:
-            return read(case, row, seen, None)
-        vector = _composition(row, subject, options) if family.composition != "none" else None
-        return read(case, row, seen, vector, _own_values(case, others, names, vectors))
+            return read(case, inputs, seen, None)
+        vector = _composition(family.names, values, subject, options) if composition != "none" else None
+        return read(case, inputs, seen, vector, _own_values(case, others, family.names, vectors))
 
 
 def _key(model: NFModel) -> str:
     return model.workload.key
 
 
+class TrainedFamily(NamedTuple):
+    """A trained family of one NF."""
+
+    #: Name in the registry, model, and known errors.
+    name: str
+    model: SensitivityModel
+    calibration: ConformalCalibration
+    #: Counters to compose: the model's inputs; then those that the verdict checks, if they are composed alike.
+    names: tuple[str, ...]
+    #: Index in `names` of each counter that the verdict checks; -1 for others.
+    checked: tuple[int, ...]
+
+
 @lru_cache(maxsize=4096)
-def family_of(subject: NFModel, model: str) -> tuple[str, SensitivityModel, ConformalCalibration]:
-    """Return the name, the model and the calibration of a trained family; cached, since every prediction needs them."""
-    name = subject.named(model)
-    return name, subject.model(model), calibration_of(subject, name)
+def family_of(subject: NFModel, model: str) -> TrainedFamily:
+    """Return a trained family; cached, since every prediction needs it."""
+    name, family, checked = subject.named(model), subject.model(model), subject.applicability.feature_names
+    names = family.feature_names
+    if family.composition == "pressure":
+        names = tuple(dict.fromkeys((*names, *checked)))
+    at = tuple(names.index(each) if each in names else -1 for each in checked)
+    return TrainedFamily(name, family, calibration_of(subject, name), names, at)
 
 
 def calibration_of(subject: NFModel, model: str) -> ConformalCalibration:
@@ -130,18 +149,18 @@ class Case:
 
 def read(
     case: Case,
-    row: Mapping[str, float],
-    seen: Mapping[str, float],
+    inputs: Sequence[float],
+    seen: Sequence[float],
     composition: Composition | None,
     own: Mapping[str, Floats] | None = None,
 ) -> Prediction:
-    """Predict from the model's inputs (`row`); the verdict considers all profiled metrics (`seen`)."""
+    """Predict from the model's inputs; the verdict considers all profiled metrics (`seen`), NaN if unknown."""
     subject, options = case.subject, case.options
-    name, family, calibration = family_of(subject, options.model)
-    vector = np.array([row[name] for name in family.feature_names])
-    mpps = float(family.predict_mpps(vector[np.newaxis])[0])
+    name, family, calibration, *_ = family_of(subject, options.model)
+    rows = np.array([inputs])
+    mpps, vector = float(family.predict_mpps(rows)[0]), rows[0]
     verdict, reasons = _judged(subject, seen)
-    measured = isinstance(family, LatentSensitivity) and bool(family.were_measured(vector[np.newaxis])[0])
+    measured = isinstance(family, LatentSensitivity) and bool(family.were_measured(rows)[0])
     repeats = repeats_of(subject, options.coverage) if measured else None
     if repeats is not None:
         calibration = repeats
@@ -195,9 +214,9 @@ def _by_name(family: LatentSensitivity, count: int, verdict: Verdict) -> tuple[V
     )
 
 
-def _evidence(case: Case, mpps: float, seen: Mapping[str, float], calibration: ConformalCalibration) -> Evidence:
+def _evidence(case: Case, mpps: float, seen: Sequence[float], calibration: ConformalCalibration) -> Evidence:
     subject, name = case.subject, case.subject.named(case.options.model)
-    covered = subject.applicability, np.array(_row(subject, seen))
+    covered = subject.applicability, np.array(seen)
     return evidence_of(name, calibration, case.kind, max(1.0 - mpps / subject.solo_mpps, 0.0), covered)
 
 
@@ -256,9 +275,9 @@ def _alone(case: Case) -> Prediction:
 
 def _features(
     case: Case, others: Sequence[NFModel], names: tuple[str, ...], composition: CompositionKind
-) -> tuple[dict[str, float], Floats]:
+) -> tuple[list[float], Floats]:
     """Return the composed counters that the model needs, and each competitor's contribution to them."""
-    values, vectors = features_of_one(
+    return features_of_one(
         others,
         names,
         capacities=case.subject.capacities,
@@ -266,7 +285,6 @@ def _features(
         compat=case.options.compat,
         traffic=case.subject.traffic,
     )
-    return dict(zip(names, values, strict=True)), vectors
 
 
 def _own_values(
@@ -274,7 +292,7 @@ def _own_values(
 ) -> dict[str, Floats]:
     """Return each competing workload's contribution to the composed counters, summed over its instances."""
     metrics = [name for name in composed_names if name in METRICS]
-    names = family_of(case.subject, case.options.model)[1].feature_names
+    names = family_of(case.subject, case.options.model).model.feature_names
     own = np.column_stack([vectors[:, : len(metrics)], np.zeros(len(others))])
     values = own[:, [metrics.index(name) if name in metrics else -1 for name in names]]
     shares: dict[str, Floats] = {}
@@ -284,23 +302,20 @@ def _own_values(
     return shares
 
 
-def _composition(row: Mapping[str, float], subject: NFModel, options: PredictionOptions) -> Composition:
-    """Return the composed counters in `row` as a `Composition`, for display."""
-    vector = MetricVector({name: value for name, value in row.items() if name in METRICS})
+def _composition(
+    names: Sequence[str], values: Sequence[float], subject: NFModel, options: PredictionOptions
+) -> Composition:
+    """Return composed counters as a `Composition`, for display."""
+    vector = MetricVector({name: value for name, value in zip(names, values, strict=True) if name in METRICS})
     rules = {name: rule_of(name, options.compat) for name in vector}
     return Composition(vector, rules, () if options.compat else at_limit(vector, subject.capacities))
 
 
-def _judged(subject: NFModel, seen: Mapping[str, float]) -> tuple[Verdict, tuple[str, ...]]:
-    values = _row(subject, seen)
-    if subject.applicability.covers(values):
+def _judged(subject: NFModel, seen: Sequence[float]) -> tuple[Verdict, tuple[str, ...]]:
+    if subject.applicability.covers(seen):
         return Verdict.SUPPORTED, ()
-    verdicts, reasons = subject.applicability.check(np.array([values]))
+    verdicts, reasons = subject.applicability.check(np.array([seen]))
     return verdicts[0], reasons[0]
-
-
-def _row(subject: NFModel, seen: Mapping[str, float]) -> list[float]:
-    return [seen.get(name, math.nan) for name in subject.applicability.feature_names]
 
 
 def _refused(case: Case, reasons: tuple[str, ...], vector: Floats) -> UnsupportedPredictionError:

@@ -170,10 +170,11 @@ class Predictor:
         subject, competition = self._find(target).model, MetricVector(vector)
         how = self._how(coverage, explain=explain)
         inputs = subject.inputs(how.model, competition, traffic)[0].tolist()
-        row = dict(zip(subject.model(how.model).feature_names, inputs, strict=True))
-        seen = {**subject.traffic, **competition, **row}
+        row = zip(subject.model(how.model).feature_names, inputs, strict=True)
+        known = {**subject.traffic, **competition, **dict(row)}
+        seen = [known.get(name, math.nan) for name in subject.applicability.feature_names]
         case = Case(subject, subject.workload, (), UNKNOWN, how)
-        prediction = read(case, row, seen, Composition(competition, dict.fromkeys(competition, "given")))
+        prediction = read(case, inputs, seen, Composition(competition, dict.fromkeys(competition, "given")))
         if strict:
             require_supported(prediction)
         return prediction

@@ -87,7 +87,8 @@ class TenantModels:
 
     def beside(self, number: int) -> list[TenantModel]:
         """Return the other tenants on the socket of tenant `number`."""
-        return [self.tenants[i] for i in self.by_socket[self.sockets[number]] if i != number]
+        here, places = self.sockets[number], zip(self.tenants, self.sockets, strict=True)
+        return [tenant for i, (tenant, socket) in enumerate(places) if socket == here and i != number]
 
     @property
     def llc_ways(self) -> int:

@@ -78,7 +78,6 @@ DEFERRED = {
     "workflow/names.py": "a dataset is opened with pandas, which predicting does without",
     "workflow/profile.py": "only an adaptive campaign trains models, with a learner",
     "workflow/predict.py": "the front door: a question is imported when it is asked",
-    "models/functions/trees.py": "the compiled kernel is loaded for large batches only",
     "workflow/place.py": "a testbed is loaded by whoever checks what was placed, with pandas",
     "workflow/chains/on_nodes.py": "policies that predict nothing need no simulator, which is an extra",
     "simulator/first_compile.py": "who registers a listener, on a host too, needs no kernel",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
+from slomo.models.functions.tree_kernel import sum_of_trees
 
 #: Limits that keep an untrusted file from exhausting memory.
 MAX_DEPTH, MAX_TREES, MAX_CELLS = 10, 20_000, 1 << 22
@@ -90,8 +91,6 @@ class TreeEnsemble:
         loaded = "numba" in sys.modules
         enough = (1 if _RowsSpent.rows >= SPENT_ROWS else LOADED_KERNEL_ROWS) if loaded else KERNEL_ROWS
         if len(small) >= enough and not np.isnan(small).any():
-            from slomo.models.functions.tree_kernel import sum_of_trees
-
             swift = sum_of_trees(small, self.feature, self.threshold, self.leaf, self.start)
             if swift is not None:
                 return swift
