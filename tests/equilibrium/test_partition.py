@@ -1,6 +1,7 @@
 """Ways that several may fill: who keeps how many."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,6 +29,13 @@ def test_streams_divide_ways_by_how_fast_they_fill_them() -> None:
     stream, quicker = response(0.3, (64.0,) * 4), response(0.1, (64.0,) * 4)
     done = shared(stream, quicker)
     assert done.ways == pytest.approx((5.0, 15.0), rel=0.02)
+
+
+def test_lines_written_back_need_no_room() -> None:
+    """Of two streams with equal traffic, one that writes every line back fetches half as many lines."""
+    stream = response(0.1, (128.0,) * 4)
+    done = shared(stream, replace(stream, fetched_bytes=(64.0,) * 4))
+    assert done.ways == pytest.approx((40.0 / 3.0, 20.0 / 3.0), rel=0.02)
 
 
 def test_a_working_set_that_fits_is_kept_beside_another_that_fits() -> None:
@@ -73,6 +81,18 @@ def test_no_server_moves_more_than_its_channel(rows: list[tuple[float, float]], 
         assert done == free
     else:
         assert done.traffic_gb_s == pytest.approx(most_gb_s)
+
+
+def test_a_throttle_adds_time_in_proportion_to_the_wait_it_lengthens() -> None:
+    """Between profiled throttles, a tenth of the bandwidth adds nine times the wait: also where that wait is steep."""
+    wait_us = {1.0: 0.9, 2.0: 0.3, 8.0: 0.1}
+    rows = [
+        PartitionRow(ways, 100.0, 80.0 * longer, 1.0 / (0.2 + wait * longer), 64.0)
+        for ways, wait in wait_us.items()
+        for longer in (1.0, 2.0)
+    ]
+    rows += [PartitionRow(ways, 10.0, 80.0, 1.0 / (0.2 + 10.0 * wait_us[ways]), 64.0) for ways in (1.0, 8.0)]
+    assert 1.0 / fit_response("nf", rows).mpps(2.0, 80.0, 10.0) == pytest.approx(0.2 + 10.0 * 0.3)
 
 
 def test_less_than_a_way_makes_packets_wait_and_not_work() -> None:

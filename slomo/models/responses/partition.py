@@ -49,6 +49,8 @@ class PartitionRow:
     throughput_mpps: float
     #: Memory traffic that the NF causes per packet [bytes].
     bytes_per_packet: float
+    #: Bytes of cache lines that its misses fetch per packet: without write-backs, which need no room. None if unknown.
+    fetched_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,13 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     latency: tuple[tuple[Share, Seconds, Seconds], ...] = ()
     #: Number of packet buffers in the runs; the frame size is that of the workload. None for the machine's default.
     buffers: PositiveCount | None = None
+    #: Bytes of cache lines fetched per packet, by ways; empty if unknown, then the memory traffic replaces them.
+    fetched_bytes: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         ascending = self.ways and list(self.ways) == sorted(set(self.ways))
         lengths = {len(self.busy_us), len(self.waits), len(self.bytes_per_packet or self.ways)}
-        lengths.add(len(self.throttled_us or self.ways))
+        lengths |= {len(self.throttled_us or self.ways), len(self.fetched_bytes or self.ways)}
         times = (busy + wait for busy, wait in zip(self.busy_us, self.waits, strict=False))
         if not (self.solo_mpps > 0 and ascending and lengths == {len(self.ways)} and all(time > 0 for time in times)):
             raise InvalidValueError(f"response of '{self.workload}': needed ascending ways and rates above 0")
@@ -213,13 +217,13 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
         A line unused for an age T is evicted. Lines used since fill S ways, and S grows with T by misses: dS/dT =
         misses(S), so T is the integral of dS / misses(S) (footprint theory: Xiang et al., ASPLOS'13). Ages are in ways
-        per byte of traffic and packet; divided by the packet rate they are times.
+        per byte fetched and packet; divided by the packet rate they are times.
 
         The grid's ages are 10**AGE_LOW to 10**AGE_HIGH, AGE_STEPS per decade; ways held never fall.
         """
         filled = np.arange(STEPS * ways + 1) / STEPS
-        traffic = np.maximum(np.interp(filled, self.ways, self.bytes_per_packet), _NO_TRAFFIC)
-        slower = 0.5 * (1.0 / traffic[1:] + 1.0 / traffic[:-1]) / STEPS
+        fetched = np.maximum(np.interp(filled, self.ways, self.fetched_bytes or self.bytes_per_packet), _NO_TRAFFIC)
+        slower = 0.5 * (1.0 / fetched[1:] + 1.0 / fetched[:-1]) / STEPS
         age = np.concatenate([[0.0], np.cumsum(slower)])
         points = round((AGE_HIGH - AGE_LOW) * AGE_STEPS) + 1
         return np.interp(10.0 ** np.linspace(AGE_LOW, AGE_HIGH, points), age, filled)
@@ -384,7 +388,8 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
     for number, row in enumerate(quiet):  # the line passes through the run without noise
         waits[number] = min(waits[number], 1.0 / row.throughput_mpps * 1e3 / row.latency_ns)
         busy[number] = 1.0 / row.throughput_mpps - waits[number] * row.latency_ns * 1e-3
-    bytes_per_packet = [float(np.mean([r.bytes_per_packet for r in free if r.ways == ways])) for ways in grid]
+    by_ways = [[row for row in free if row.ways == ways] for ways in grid]
+    fetched = [[row.fetched_bytes for row in rows if row.fetched_bytes is not None] for rows in by_ways]
     solo = max(row.throughput_mpps for row in free)
     response = PartitionResponse(
         workload,
@@ -392,7 +397,8 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
         tuple(float(ways) for ways in grid),
         tuple(float(value) for value in busy),
         tuple(float(value) for value in waits),
-        tuple(bytes_per_packet),
+        tuple(float(np.mean([row.bytes_per_packet for row in rows])) for rows in by_ways),
+        fetched_bytes=tuple(float(np.mean(each)) for each in fetched) if all(fetched) else (),
         idle_ns=min(row.latency_ns for row in quiet),
     )
     added, shares = _throttle(response, rows)
@@ -416,6 +422,7 @@ def _throttle(
     """Return the time per packet that the strongest throttle adds, by ways, and the shares of it that others add.
 
     A throttle increases the latency beyond idle memory's, too (:meth:`PartitionResponse.line`), which is not counted.
+    What it adds is interpolated over the time per packet without it: both grow with the requests to cache and memory.
     """
     added: dict[float, dict[float, float]] = {}
     for row in rows:
@@ -427,7 +434,13 @@ def _throttle(
     if not added:
         return (), ((100.0, 0.0),)
     strongest = added[min(added)]
-    by_ways = np.interp(response.ways, sorted(strongest), [strongest[ways] for ways in sorted(strongest)])
+    idle_us = {ways: 1.0 / response.mpps(ways, response.idle_ns) for ways in {*response.ways, *strongest}}
+    slowest_last = sorted(strongest, key=lambda ways: idle_us[ways])
+    by_ways = np.interp(
+        [idle_us[ways] for ways in response.ways],
+        [idle_us[ways] for ways in slowest_last],
+        [strongest[ways] for ways in slowest_last],
+    )
     shares = [(100.0, 0.0)]
     for percent in sorted(added, reverse=True):
         both = [ways for ways in added[percent] if strongest.get(ways, 0.0) > 0.0]

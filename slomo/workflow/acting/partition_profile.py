@@ -18,13 +18,15 @@ from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.packet_buffers import LINE_B
 from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
 
 #: Measured throttles [%], and the numbers of ways at which they are measured.
 THROTTLES = (10, 20, 40, 70)
-#: Streams beside the NF.
+#: Streams beside the NF, and the numbers of ways at which they run, beside all but one way.
 NOISE_LEVELS = (0, 2, 5)
+NOISY_WAYS = (1, 3, 6, 12)
 #: Runs in which a streaming NF fills the workload's ways: mask, throttle of the stream, throttle of the workload [%].
 CROWDS = ((0x1, None, None), (0x3, None, None), (0x1, 10, None), (0x3, 10, None), (0x1, None, 10), (0x3, 10, 10))
 #: Random partitions run to calibrate intervals, with exclusive and with shared ways; none is among the profiled ones.
@@ -72,20 +74,19 @@ def profile_partitions(
 
 
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
-    """Return the runs that profile one workload: each number of ways under noise, throttles, shared ways.
+    """Return the runs that profile one workload: each number of ways, some under noise or throttled, and shared ways.
 
     In the shared-way runs a stream fills the workload's one or two ways: they tell how it does with less than one way.
     """
     most = machine.llc_ways
     grid = sorted({1, 2, 3, 4, 6, 8, *(round(most * share) for share in (0.5, 0.65, 0.8)), most - 1, most})
     grid = [ways for ways in grid if 1 <= ways <= most]
-    runs = []
-    for ways in grid:
-        for noise in NOISE_LEVELS:
-            streams = min(noise, machine.cores_per_socket - 1)
-            if ways == most and streams:
-                continue
-            runs.append(_run(machine, workload, ways, streams))
+    noisy = {*NOISY_WAYS, most - 1}
+    runs = [
+        _run(machine, workload, ways, min(noise, machine.cores_per_socket - 1))
+        for ways in range(1, most + 1)
+        for noise in (NOISE_LEVELS if ways in noisy and ways < most else NOISE_LEVELS[:1])
+    ]
     runs += [_run(machine, workload, ways, 0, THROTTLES[0]) for ways in grid]
     for ways in sorted({grid[0], grid[len(grid) // 3], grid[2 * len(grid) // 3]}):
         runs += [_run(machine, workload, ways, 0, percent) for percent in THROTTLES[1:]]
@@ -119,17 +120,22 @@ def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
         latency_ns=float(socket.get("LLCMISSLAT") or 0.0),
         throughput_mpps=rate,
         bytes_per_packet=own_gb_s * 1e3 / rate,
+        fetched_bytes=None if (misses := target.vector.get("L3MISS")) is None else LINE_B * misses / rate,
     )
     return row, read + write
 
 
 def _ways(record: RunRecord, machine: Machine) -> float:
-    """Return the number of ways that the target used: its own ones or, in shared ways, its measured occupancy."""
+    """Return the number of ways that the target used: its own ones or, in shared ways, its measured occupancy.
+
+    Packet buffers are not counted: cards write them into ways that need not be in the mask.
+    """
     assert record.beside is not None
     own, *others = record.colocation.isolation or (Isolation(),)
     if any(other.llc_way_mask == own.llc_way_mask for other in others):
         kib_per_way = machine.llc_mib * 1024.0 / machine.llc_ways
-        return _needed(record.beside.tenants[0].vector, "L3OCC") / kib_per_way
+        vector = record.beside.tenants[0].vector
+        return max(_needed(vector, "L3OCC") - (vector.get("DDIOOCC") or 0.0), 1.0) / kib_per_way
     return float((own.llc_way_mask or 0).bit_count())
 
 
