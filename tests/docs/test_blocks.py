@@ -51,14 +51,14 @@ PAGES = tuple(
 )
 #: What is made smaller: a campaign of a hundred runs tells a test no more than one of eight.
 SMALLER = (
-    (r"--runs \d+ --out", "--runs 8 --mixes 8 --out"),
-    (r"--runs \d+", "--runs 8"),
+    (r"--runs \d{2,} --out", "--runs 8 --mixes 8 --out"),
+    (r"--runs \d{2,}", "--runs 8"),
     (r"--mixes 50\b", "--mixes 2"),
     (r"--latency --out", "--runs 40 --latency --out"),
-    (r"(lpm firewall .*--runs) 8 --mixes 8", r"\1 16 --mixes 30"),  # a promise beside others needs errors of mixes
+    (r"(lpm snort .*--runs) 8 --mixes 8", r"\1 16 --mixes 30"),  # a promise beside others needs errors of mixes
     (r"(--machine \S+\.yaml) --out", r"\1 --runs 8 --mixes 2 --out"),
     (r"(slomo train slomo-\S+)", r"\1 --target ip-router --target snort --target vpn"),
-    (r'(slomo\.train\("slomo-[\w-]+")\)', r'\1, targets=("ip-router", "snort"))'),
+    (r'(slomo\.train\("slomo-[\w-]+")\)', r'\1, targets=("ip-router", "snort"), models=["slomo-xgb"])'),
     # one family and the baseline that placement compares with; getting-started trains all
     (
         r"(slomo train (?:both|dpi|flows|mirror|my-nf|profile)\.parquet --models \S+)",
