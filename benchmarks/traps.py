@@ -11,11 +11,15 @@
 | carried models | of another machine, 0, 5, 10 runs with own counters 3 times too large, 10 and 12 mixes; crowds, too |
 | drifted function | a function that lost 15 to 60 % since; ten readings, then: does its model hold? |
 
+With `--carried`, models are not trained: they are carried from another machine by 10 runs of each function and 24 mixes
+(thin design: by 1 to 10 of the gentlest runs of a function, and as many mixes).
+
 Truth is the simulator's. A trap catches where the answer is supported (of a drifted function: where its model is said
 to hold) and off by more than twice the stated half width. Goal: none of them.
 
     python benchmarks/traps.py              about 1,000 traps, ten minutes
     python benchmarks/traps.py --quick      a fifth of them
+    python benchmarks/traps.py --carried    of models carried from another machine
 """
 
 import argparse
@@ -43,6 +47,8 @@ from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.predict import predict
 
 MACHINE, CARRIED_FROM = "e5-2620v4", "silver-4110"
+#: Runs of each function, and mixes, by which models are carried.
+CARRIED_RUNS, CARRIED_MIXES = 10, 24
 FAMILIES = ("slomo-xgb", "slomo-gp", "mean", "none")
 
 
@@ -60,14 +66,30 @@ class Trap:
 class World:
     """A shipped profile, models of it, and the machine it was measured on."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, carried: bool = False) -> None:
         self.dataset, self.testbed = find_dataset(f"slomo-{MACHINE}"), SimulatedTestbed(MACHINE)
+        self.before = train(find_dataset(f"slomo-{CARRIED_FROM}"), models=["slomo-smooth"]) if carried else None
         self.draw = np.random.default_rng(seed)
         frame = self.dataset.frame
         self.nfs = [key.partition("@")[0] for key in self.dataset.profiled_targets]
         self.profile = (frame["plan"] != "mix").to_numpy() & frame["offered_mpps"].isna().to_numpy()
         self.mixes = (frame["plan"] == "mix").to_numpy() & frame["offered_mpps"].isna().to_numpy()
-        self.library = train(self.dataset.rows(self.profile | self.mixes), models=FAMILIES)
+        self.rows = self.profile | self.mixes
+        if carried:
+            beside = self.profile & (frame["competitor_count"] > 0).to_numpy()
+            many = frame[beside].sample(frac=1.0, random_state=seed).groupby("target").cumcount() >= CARRIED_RUNS
+            measured = self.draw.permutation(frame["run_key"][self.mixes].unique())
+            self.rows[many.index[many]] = False
+            self.rows &= ~frame["run_key"].isin(measured[CARRIED_MIXES:]).to_numpy()
+        self.library = self.learned(self.dataset.rows(self.rows))
+        self.nfs = [name for name in self.nfs if any(model.workload.nf == name for model in self.library.values())]
+
+    def learned(self, dataset: ProfileDataset) -> ModelLibrary:
+        """Return models of these runs, trained or carried by them."""
+        if self.before is None:
+            return train(dataset, models=FAMILIES)
+        known = {model.workload.nf for model in self.before.values()}
+        return transfer(self.before, load_machine(MACHINE), dataset.rows(dataset.frame["nf"].isin(known).to_numpy()))
 
     def mix(self) -> tuple[str, ...]:
         """Return the names of two to five functions."""
@@ -105,16 +127,19 @@ def mean_in_place(world: World, count: int) -> Iterator[Trap]:
 
 def thin(world: World, count: int) -> Iterator[Trap]:
     """Yield measured mixes of one function after another whose profile is thin."""
-    frame, number, per_profile = world.dataset.frame, 0, 20
+    frame, number, per_profile = world.dataset.frame, 0, 20 if world.before is None else 60
     while number < count:
         key = str(world.draw.choice(world.library.workloads(MACHINE)))
         own = np.flatnonzero(world.profile & (frame["target"] == key).to_numpy())
         mpps = world.dataset.throughput[own]
         kept = own[np.argsort(-mpps)][: int(world.draw.integers(30, 80))]
-        kept = world.draw.choice(kept, int(world.draw.integers(8, 31)), replace=False)
+        runs = (8, 31) if world.before is None else (1, CARRIED_RUNS + 1)
+        kept = world.draw.choice(kept, int(world.draw.integers(*runs)), replace=False)
         alone = own[(frame["competitor_count"].to_numpy()[own] == 0)]
         chosen = np.isin(np.arange(len(frame)), np.concatenate([kept, alone]))
-        library = world.library.merge(train(world.dataset.rows(chosen), models=FAMILIES))
+        if world.before is not None:
+            chosen |= world.rows & ~(world.profile & (frame["target"] == key).to_numpy())
+        library = world.library.merge(world.learned(world.dataset.rows(chosen)))
         for row in world.draw.permutation(np.flatnonzero(world.mixes & (frame["target"] == key).to_numpy()))[
             :per_profile
         ]:
@@ -141,14 +166,14 @@ def renamed(world: World, count: int) -> Iterator[Trap]:
 
 def absurd(world: World, count: int) -> Iterator[Trap]:
     frame = world.dataset.frame.copy()
-    for row in np.flatnonzero(world.profile & (frame["competitor_count"] > 0).to_numpy())[::40]:
+    rows = np.flatnonzero(world.rows & world.profile & (frame["competitor_count"] > 0).to_numpy())
+    for row in rows[:: 40 if world.before is None else 5]:
         if row % 2:
             frame.loc[frame.index[row], "throughput_mpps"] *= 10.0
         else:
             columns = [name for name in frame if name.startswith(("competition.L", "beside.L"))]
             frame.loc[frame.index[row], columns] *= 1000.0
-    spoilt = ProfileDataset(frame, world.dataset.environment).rows(world.profile | world.mixes)
-    library = train(spoilt, models=FAMILIES)
+    library = world.learned(ProfileDataset(frame, world.dataset.environment).rows(world.rows))
     for _ in range(count):
         mix = world.mix()
         yield Trap("absurd row", library, mix, lambda mix=mix: world.simulated(mix))
@@ -208,14 +233,15 @@ def main() -> int:
     parser.add_argument("--traps", type=int, default=1000)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seed", type=int, default=23)
+    parser.add_argument("--carried", action="store_true", help="traps for carried models")
     parser.add_argument("--kind", action="append", choices=[each.__name__ for each in KINDS], help="repeatable")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     total = given.traps // 5 if given.quick else given.traps
-    world, off = World(given.seed), 0
+    world, off = World(given.seed, given.carried), 0
     print("{:<18}{:>7}{:>10}{:>11}{:>9}{:>8}".format("trap", "asked", "refused", "supported", "unknown", "caught"))
     for plant, share in KINDS.items():
-        if given.kind and plant.__name__ not in given.kind:
+        if (given.kind and plant.__name__ not in given.kind) or (given.carried and plant is mean_in_place):
             continue
         counts = asked(plant(world, round(share * total)))
         off += shown(plant.__name__.replace("_", " "), counts)

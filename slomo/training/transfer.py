@@ -164,7 +164,7 @@ def _model(
     mpps = np.minimum(fitted.mpps(pressure, neighbours), fitted.solo_mpps)
     mpps[0] = fitted.solo_mpps
     metric_names = carried.response.profile.metric_names
-    own = fitted.own_vectors(fitted.places_of(pressure, state), state.own)
+    own = fitted.own_vectors(fitted.places_of(pressure, state), fitted.with_leak(pressure, state.own))
     own = _possible(metric_names, own, machine)
     scale, limit = typical_values(pressure), pressure.max(axis=0)
     near, moved_near = _with_runs(fitted, pressure, np.column_stack([own, mpps]))

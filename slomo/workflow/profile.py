@@ -119,8 +119,9 @@ def profile(
         it; no two have the same tenants. Those of plan ``mixes`` are drawn at random, as are all where the profile does
         not tell what they contend for; the dataset's environment says which, under ``mixes``.
     design : str or Design
-        ``sources``, ``grid``, ``slomo-grid``, ``sobol``, ``adaptive``, or ``link``: every tenant's memory on another
-        socket, competitors on both, to rank metrics by (`slomo dataset metrics`); no model learns it.
+        ``sources``, ``farthest`` (a few of these that differ most, for models of another machine), ``grid``,
+        ``slomo-grid``, ``sobol``, ``adaptive``, or ``link``: every tenant's memory on another socket, competitors on
+        both, to rank metrics by (`slomo dataset metrics`); no model learns it.
     runs : int, optional
         Points of the design per network function; the design's own number by default. Of ``adaptive``, the most runs.
         Of ``sources`` with 40 or more, a quarter offers the target less than it could serve.

@@ -14,7 +14,7 @@ from slomo.profiling.plans import sources as plans
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan, solo_plan, stream_of
 from slomo.profiling.plans.designs import Pressure, competitor, grid, make_design, slomo_grid, sobol, thinned
 from slomo.profiling.plans.plan import ExperimentPlan, combine, run_seed
-from slomo.profiling.plans.sources import sources
+from slomo.profiling.plans.sources import farthest, sources
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.testing.builders import toy_plan
 from slomo.vocabulary.machine import Machine, load_machine
@@ -332,3 +332,22 @@ def test_a_profile_over_the_link_is_not_mixed_with_others(more, plan):
     """Runs without the far memory do not stand in one dataset with those that have it."""
     with pytest.raises(InvalidValueError, match="another socket"):
         profile(["lpm", "nat"], plan=plan, design="link", runs=4, **more)
+
+
+@pytest.mark.parametrize("name", ["e5-2620v4", "silver-4110"])
+def test_few_settings_reach_the_ways_and_the_channel(name: str) -> None:
+    """Of five settings one fills the DDIO ways, one the channel, one the LLC beside free ways; ten begin with these."""
+    machine = load_machine(name)
+    for seed in range(8):
+        five = farthest(machine, 5, seed=seed)
+        llc, _, channel, ways = np.array([plans._pressures(machine, point) for point in five]).T
+        assert ways.max() > 0.9
+        assert channel.max() > 0.9
+        assert (llc[ways < 0.7] == 1.0).any()
+        assert farthest(machine, 10, seed=seed)[:5] == five
+        assert (
+            pressure_plan("lpm", machine, "farthest", runs=5, seed=seed).colocations[1].competitors
+            == five[0].competitors
+        )
+    with pytest.raises(InvalidValueError, match="runs is 61, needed 1 to 60"):
+        farthest(machine, 61)

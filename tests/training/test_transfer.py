@@ -15,7 +15,7 @@ from slomo.models.responses.moved import most_moved
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.training.corrections import Corrected, jointly
+from slomo.training.corrections import Corrected, jointly, leak_of, leaked
 from slomo.training.features import subjects
 from slomo.training.server_response_fit import recalibrated
 from slomo.training.training import train as train_library
@@ -163,6 +163,33 @@ def test_counters_that_no_run_foretells_count_less(before: ModelLibrary) -> None
         fitted = [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
         shares.append(jointly(fitted)[0].counted_share)
     assert 0.0 < shares[1] < shares[0] < 1.0
+
+
+def test_packets_of_all_functions_tell_when_cards_miss_lines(before: ModelLibrary) -> None:
+    """If cards miss lines from some demand on the DDIO ways, runs of all functions give that demand, and the traffic.
+
+    Runs whose cards miss what the other machine's model says change nothing.
+    """
+    each, here = {one.workload.key: one for one in subjects(thinned("silver-4110", 10))}, load_machine("e5-2620v4")
+    fitted = [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
+    ways = OTHER.capacities().ddio_kib
+    spoilt = []
+    for number, one in enumerate(fitted):
+        held = np.where(one.neighbours == 0, (0.2, 0.4, 0.8)[number % 3] * ways, one.own["DDIOOCC"])
+        one = replace(one, own={**one.own, "DDIOOCC": held})
+        missed = leaked(one.demand(one.pressure), (0.7, 1.0)) - leaked(one.demand(0.0 * one.pressure), (0.7, 1.0))
+        spoilt.append(replace(one, own={**one.own, "PCIEMISS": np.array([missed, one.own["PCIEMISS"][1]])}))
+    leak = leak_of(spoilt)
+    assert leak == pytest.approx((0.7, 1.0), abs=0.01)
+    one = spoilt[0].leaking(leak)
+    names, carried = one.carried.response.profile.metric_names, one.carried.state(one.pressure, one.neighbours).own
+    more = one.with_leak(one.pressure, carried) - carried
+    assert one.own["PCIEMISS"][1] == pytest.approx(one.own["PCIEMISS"][0], abs=0.02)
+    moved, missed = more[:, names.index("LMB")], more[:, names.index("PCIEMISS")]
+    assert moved[missed > 0.0] == pytest.approx(64e6 / 2**20 * missed[missed > 0.0])
+    assert (missed > 0.0).any()
+    alike = [replace(one, own={**one.own, "PCIEMISS": one.own["PCIEMISS"][[1, 1]]}) for one in fitted]
+    assert leak_of(alike) is None
 
 
 def test_room_is_counted_in_halvings(before: ModelLibrary) -> None:

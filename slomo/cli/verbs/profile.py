@@ -47,15 +47,16 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     default="sources",
     show_default=True,
     metavar="DESIGN",
-    help="Design of the pressure settings: sources (cache, I/O and memory in turn), grid, slomo-grid (as "
-    "published), sobol, adaptive (settings far from each other, until the error is small), or link (all "
-    "memory on the other socket, for ranking metrics).",
+    help="Design of the pressure settings: sources (cache, I/O and memory in turn), farthest (a few of "
+    "these that differ most), grid, slomo-grid (as published), sobol, adaptive (settings far from each "
+    "other, until the error is small), or link (all memory on the other socket, for ranking metrics).",
 )
 @click.option(
     "--runs",
     type=POSITIVE_COUNT,
     metavar="N",
-    help="Number of settings of the design per NF; by default 588, with design `adaptive` at most 60.",
+    help="Number of settings of the design per NF; by default 588, with design `adaptive` at most 60, with "
+    "`farthest` 10.",
 )
 @click.option(
     "--target-error",

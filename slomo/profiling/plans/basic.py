@@ -16,7 +16,7 @@ from slomo.errors import InvalidValueError
 from slomo.profiling.plans.designs import MOST_INSTANCES, Design, make_design
 from slomo.profiling.plans.link import link_plan
 from slomo.profiling.plans.plan import ExperimentPlan
-from slomo.profiling.plans.sources import DEFAULT_POINTS, sources
+from slomo.profiling.plans.sources import DEFAULT_POINTS, FEW_POINTS, farthest, sources
 from slomo.records.importing.competitors import named_competitors
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
@@ -63,7 +63,8 @@ def pressure_plan(
     machine : str or Machine
         Machine to run on, with cores for the target and the design's competitors.
     design : str or Design
-        ``"sources"`` (`sources.sources`), ``"link"`` (`link.link_plan`), or as in `designs.make_design`.
+        ``"sources"`` (`sources.sources`), ``"farthest"`` (`sources.farthest`), ``"link"`` (`link.link_plan`), or as in
+        `designs.make_design`.
     runs : int, optional
         Points of the design per target.
     replicates, seed : int
@@ -84,11 +85,12 @@ def pressure_plan(
     if design == "link":
         return link_plan(targets, chosen, runs=runs, replicates=replicates, seed=seed)
     most = min(MOST_INSTANCES, chosen.cores_per_socket - 1)
-    points = (
-        sources(chosen, DEFAULT_POINTS if runs is None else runs, seed, most)
-        if design == "sources"
-        else make_design(design, runs, seed, most)
-    )
+    if design == "sources":
+        points = sources(chosen, DEFAULT_POINTS if runs is None else runs, seed, most)
+    elif design == "farthest":
+        points = farthest(chosen, FEW_POINTS if runs is None else runs, seed, most)
+    else:
+        points = make_design(design, runs, seed, most)
     if not points:
         raise InvalidValueError(f"the design has no point that fits on '{chosen.name}' beside a target")
     beside = [(), *dict.fromkeys(point.competitors for point in points)]

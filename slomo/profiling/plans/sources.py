@@ -38,6 +38,12 @@ _CORE_GB_S = 2.5
 _LARGE_LLC_MIB = 40.0
 #: Parts of the range of data sizes; every second part has divided data.
 _PARTS = 64
+#: Default number of points that are chosen for their distance, and points among which they are chosen. Where a pressure
+#: counts half, as a share of what the machine has.
+FEW_POINTS, _CANDIDATES, _HALF = 10, 60, 0.6
+#: Lines that a card moves over the memory channel for each line of a packet that leaks: it evicts, the core reads, the
+#: card reads.
+_LEAKED_MOVES = 3.0
 #: Total data of all instances in memory points, in LLC sizes, so that nearly every access misses.
 _BEYOND_LLC = (4.0, 16.0)
 
@@ -65,6 +71,55 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
     places = [spread(each, _AXES, draw) for _ in SOURCES]
     in_turn = [(make, rows[i]) for i in range(each) for make, rows in zip(SOURCES, places, strict=True)]
     return tuple(make(machine, row, instances) for make, row in in_turn[:points])
+
+
+def farthest(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
+    """Return a few settings of :func:`sources` that differ most in pressure, the strongest first.
+
+    Each is the one farthest from all before it and from no pressure (Kennard and Stone, Technometrics 1969). A few
+    points of the sequence itself may all leave the DDIO ways or the memory channel free. Fewer points are the first of
+    more.
+
+    Parameters are those of :func:`sources`. Raises InvalidValueError for other numbers of points than 1 to 60.
+
+    Examples
+    --------
+    >>> from slomo.vocabulary.machine import load_machine
+    >>> machine = load_machine("e5-2620v4")
+    >>> farthest(machine, 10, seed=1)[:5] == farthest(machine, 5, seed=1)
+    True
+    """
+    if not 1 <= points <= _CANDIDATES:
+        raise InvalidValueError(f"design 'farthest': runs is {points}, needed 1 to {_CANDIDATES}")
+    candidates = sources(machine, _CANDIDATES, seed, instances)
+    pressures = np.array([_pressures(machine, each) for each in candidates])
+    pressures[:, 1] /= pressures[:, 1].max()
+    places = pressures / (pressures + _HALF)
+    apart, chosen = np.linalg.norm(places, axis=1), [int(places.sum(axis=1).argmax())]
+    while len(chosen) < points:
+        apart = np.minimum(apart, np.linalg.norm(places - places[chosen[-1]], axis=1))
+        chosen.append(int(apart.argmax()))
+    return tuple(candidates[place] for place in chosen)
+
+
+def _pressures(machine: Machine, point: Pressure) -> tuple[float, float, float, float]:
+    """Return the intended pressure of a setting: share of LLC, L2 misses [M/s], shares of memory channel, DDIO ways."""
+    knobs = {name: float(value) for name, value in point.workload.configuration.items()}
+    data_mib, packets_m_s = point.instances * knobs["data_size_mib"], point.instances * knobs["rate_mpps"]
+    lines = math.ceil(point.workload.traffic.packet_size_b / _LINE_B)
+    packets_kib = point.instances * knobs.get("packet_buffers", 0.0) * lines * _LINE_B / _KIB_PER_MIB
+    ways_kib = machine.capacities().ddio_kib
+    reads, writes = knobs["reads_per_packet"], knobs.get("writes_per_packet", 0.0)
+    beyond_l2 = max(1.0 - machine.l2_kib / _KIB_PER_MIB / knobs["data_size_mib"], 0.0)
+    beyond_llc = max(1.0 - machine.llc_mib / data_mib, 0.0)
+    leaked = max(1.0 - ways_kib / max(packets_kib, 1e-9), 0.0)
+    moved_gb_s = packets_m_s * ((reads + 2.0 * writes) * beyond_llc + _LEAKED_MOVES * lines * leaked) * _LINE_B / 1e3
+    return (
+        min(data_mib / machine.llc_mib, 1.0),
+        packets_m_s * (reads + writes) * beyond_l2,
+        moved_gb_s / (machine.memory_peak_gb_s * machine.memory_efficiency),
+        min(packets_kib / max(ways_kib, 1e-9), 1.0),
+    )
 
 
 def memory_pressures(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
