@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from slomo.errors import SlomoError
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
-from slomo.placement.feasibility.oracle import MixVerdict, piece_breach
+from slomo.placement.feasibility.oracle import MixVerdict
 from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
@@ -45,11 +45,8 @@ def one_more(
     newcomer = judge.pieces[number]
     tenant = RunningNF("the newcomer", newcomer.workloads[0], needed_mpps=newcomer.needed_mpps,
                     solo_mpps=judge.estimates.solo_mpps(host.machine, newcomer.workloads[0]))  # fmt: skip
-    after = tuple(_then(item, verdict) for item in (*before, tenant))
-    breach = verdict.breach
-    refusal = ""
-    if breach is not None and not verdict.rates:
-        refusal = f"{breach.needed:g} {breach.what} would be needed, {breach.possible:g} are there"
+    after = tuple(_then(judge, host.machine, item, verdict) for item in (*before, tenant))
+    refusal = verdict.breach.why if verdict.breach is not None and not verdict.rates else ""
     return OneMore(before, after, refusal, _fits(judge, need, servers, hosts))
 
 
@@ -91,10 +88,10 @@ def _mix(judge: NodeJudge, tenants: Sequence[RunningNF]) -> Signature:
     return tuple(sorted(map(judge.pieces.number, pieces)))
 
 
-def _then(item: RunningNF, verdict: MixVerdict) -> RunningNF:
+def _then(judge: NodeJudge, machine: str, item: RunningNF, verdict: MixVerdict) -> RunningNF:
     if item.workload not in verdict.rates:
         return replace(item, predicted_mpps=None, low_mpps=None, high_mpps=None)
     mpps, low, high = verdict.rates[item.workload]
-    breach = piece_breach(Piece((item.workload,), item.needed_mpps), item.workload, verdict)
-    state, why = promise(item.needed_mpps, is_broken=breach is not None)
+    breach = judge.oracle.breach(machine, Piece((item.workload,), item.needed_mpps), item.workload, verdict)
+    state, why = promise(item.needed_mpps, breach)
     return replace(item, predicted_mpps=mpps, low_mpps=low, high_mpps=high, state=state, why=why)

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from slomo.placement.feasibility.estimates import ThroughputEstimates
+from slomo.placement.feasibility.oracle import Breach
 from slomo.placement.online.placer import Placer
+from slomo.placement.problem.decision import AtRisk
 
 #: State of a promise; ``"none"`` without a promise.
 State = Literal["kept", "broken", "unjudged", "none"]
@@ -81,8 +82,9 @@ class RunningServer:
 
 
 def placed(placer: Placer) -> list[RunningServer]:
-    """Return the servers of slomo's own cluster, with what runs on them."""
+    """Return the servers of slomo's own cluster, with what runs on them; only promises at risk name their requests."""
     layout, solo = placer.layout(), placer.estimates.solo_mpps
+    at_risk = {(risk.server, risk.socket, risk.core): risk for risk in placer.lifecycle.at_risk()}
     sizes: dict[tuple[object, ...], tuple[str, int]] = {}
     rows = []
     for server in placer.cluster.servers:
@@ -90,18 +92,16 @@ def placed(placer: Placer) -> list[RunningServer]:
         if key not in sizes:
             sizes[key] = (server.machine_type.name, server.cores * len(server.nics))
         machine, cores = sizes[key]
-        tenants, here = [], layout.get(server.name, ())
-        promised = len({item.workload for item in here if item.needed_mpps > 0.0})
-        for item in here:
+        tenants = []
+        for item in layout.get(server.name, ()):
+            risk = at_risk.get((server.name, item.socket, item.core + item.thread * server.cores))
+            state, why = promise(item.needed_mpps, risk)
+            if state == "kept" and item.predicted_mpps is None:
+                state, why = "none", "the policy predicts nothing"
             rates = item.predicted_mpps, item.low_mpps, item.high_mpps, solo(machine, item.workload)
-            state, why = _state(item.needed_mpps, item.predicted_mpps, item.low_mpps)
-            if state == "broken" and not item.low_mpps:
-                state, why = unjudged(placer.estimates, machine, item.workload, promised) or (state, why)
-            tenants.append(
-                RunningNF("", item.workload, item.socket, item.seat, item.needed_mpps, *rates, state=state, why=why)
-            )
-        row = RunningServer(server.name, machine, cores, tuple(tenants))
-        rows.append(owned(placer, row) if any(item.state == "broken" for item in tenants) else row)
+            place = item.workload, item.socket, item.seat, item.needed_mpps
+            tenants.append(RunningNF(risk.request if risk else "", *place, *rates, state=state, why=why))
+        rows.append(RunningServer(server.name, machine, cores, tuple(tenants)))
     return rows
 
 
@@ -124,32 +124,17 @@ def _owners(placer: Placer, name: str) -> list[str]:
     return [at.get((item.socket, item.core + item.thread * cores), "?") for item in placer.layout().get(name, ())]
 
 
-def _state(needed: float, predicted: float | None, low: float | None) -> tuple[State, str]:
-    if needed > 0.0 and (predicted is None or low is None):
-        return "none", "the policy predicts nothing"
-    return promise(needed, is_broken=low is not None and low < needed)
-
-
-def unjudged(estimates: ThroughputEstimates, machine: str, workload: str, different: int) -> tuple[State, str] | None:
-    """Return that a promise beside others cannot be judged, and why; None if enough prediction errors are known.
-
-    `different`: how many different workloads on the server have a promise.
-    """
-    lacking = estimates.lacking(machine, workload, different)
-    return None if lacking is None else ("unjudged", f"{lacking[1]} held-out errors are known, needed {lacking[0]}")
-
-
-def promise(needed_mpps: float, *, is_broken: bool) -> tuple[State, str]:
-    """Return the state of a promise, and the reason why it is broken.
+def promise(needed_mpps: float, short: Breach | AtRisk | None) -> tuple[State, str]:
+    """Return the state of a promise, and the reason why it is broken or cannot be judged; `short`: what it lacks.
 
     Examples
     --------
-    >>> promise(0.0, is_broken=False), promise(1.0, is_broken=False)
+    >>> promise(0.0, None), promise(1.0, None)
     (('none', ''), ('kept', ''))
     """
     if needed_mpps <= 0.0:
         return "none", ""
-    return ("broken", "less than promised is to be counted on beside what runs there") if is_broken else ("kept", "")
+    return ("kept", "") if short is None else (short.state, short.why)
 
 
 def promises(servers: Iterable[RunningServer]) -> dict[State, int]:

@@ -3,13 +3,16 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import SLO, Request
+from slomo.service.servers import placed
 
 MACHINE = "e5-2620v4"
 FIRST, SECOND = f"{MACHINE}-1", f"{MACHINE}-2"
@@ -163,6 +166,27 @@ def test_other_models_say_what_is_at_risk_and_move_nothing(library, make_library
         again.restore(placer.snapshot())
     assert set(again.restore(placer.snapshot(), keep_at_risk=True).at_risk) == {r.id for r in placer.requests}
     assert len(again.requests) == len(placer.requests)
+
+
+def test_a_promise_at_risk_is_broken_or_cannot_be_judged(library, make_library, ask) -> None:
+    """Wide intervals break a promise; with eight known errors it is unjudged, and why is told, also of the servers."""
+    few = ConformalCalibration(np.linspace(-1.0, 1.0, 8), "mixes")
+    unsure = [replace(each, calibration=dict.fromkeys(each.calibration, few)) for each in library.values()]
+    placer = Placer(library, Cluster.uniform(MACHINE, 1))
+    for number in range(6):
+        placer.admit(ask(f"r{number}", share=0.85))
+    for models, state, why in (
+        (make_library(spread=0.05), "broken", "less than promised is to be counted on beside what runs there"),
+        (ModelLibrary(unsure), "unjudged", "19 held-out errors would be needed, 8 are there"),
+    ):
+        rows = placer.lifecycle.use(models).at_risk
+        assert rows == placer.lifecycle.at_risk()
+        assert {(row.request, row.state, row.why) for row in rows} == {(r.id, state, why) for r in placer.requests}
+        assert {(row.what, row.needed) for row in rows} == {("throughput", 0.85 * 5.0)}
+        (server,) = placed(placer)
+        assert {(item.owner, item.state, item.why) for item in server.tenants} == {
+            (r.request, state, why) for r in rows
+        }
 
 
 def test_models_that_know_solo_a_little_otherwise_take_over_offered_loads(library) -> None:

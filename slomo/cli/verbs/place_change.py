@@ -159,5 +159,7 @@ def _show(changes: "list[ClusterChange]") -> None:
         for decision in item.refused:
             note(f"refused: {decision.request}: {'; '.join(decision.reasons)}")
         for risk in item.at_risk:
-            note(f"at risk: {risk.what} of '{risk.request}' ({risk.workload}) on {risk.server}: "
-                 f"needed {risk.needed:.4g}, to be counted on {risk.possible:.4g}")  # fmt: skip
+            head = "at risk" if risk.state == "broken" else "not judged"
+            place = f"{risk.server}, core {risk.socket}:{risk.core}"
+            lack = f"needed {risk.needed:.4g}, to be counted on {risk.possible:.4g}"
+            note(f"{head}: {risk.what} of '{risk.request}' ({risk.workload}) on {place}: {lack}: {risk.why}")

@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
@@ -34,13 +34,25 @@ MOST_GROWN = 400_000
 
 @dataclass(frozen=True)
 class Breach:
-    """The first promise that a mix would break, and what it lacks."""
+    """A promise that does not hold in a mix, and what it lacks."""
 
     piece: Piece
     workload: str
     what: str
     needed: float
     possible: float
+
+    @property
+    def state(self) -> Literal["broken", "unjudged"]:
+        """Whether the promise is broken, or cannot be judged for want of known prediction errors."""
+        return "unjudged" if self.what == EVIDENCE else "broken"
+
+    @property
+    def why(self) -> str:
+        """Reason for the state, for display."""
+        if self.what == "throughput":
+            return "less than promised is to be counted on beside what runs there"
+        return f"{self.needed:g} {self.what} would be needed, {self.possible:g} are there"
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,8 @@ class MixVerdict:
     breach: Breach | None
     #: Predicted throughput per workload; empty if nothing is predicted.
     rates: dict[str, Rate]
+    #: Number of different tenants with a promise, which share the risk.
+    promised: int = 0
 
     @property
     def ok(self) -> bool:
@@ -182,29 +196,25 @@ class Oracle:
                 if verdict.ok and promised:
                     lower = self.parts.below(host.machine, mix, promised, rates)
                     verdict = _by_rates(pieces, {key: lower[loaded] for key, loaded in load.items()})
-                verdicts[signature] = self._explained(host.machine, verdict, promised)
+                breach = verdict.breach and self._explained(host.machine, verdict.breach, promised)
+                verdicts[signature] = replace(verdict, breach=breach, promised=promised)
         return verdicts
 
-    def _explained(self, machine: str, verdict: MixVerdict, promised: int) -> MixVerdict:
-        """Return the verdict, with the missing prediction errors as reason if nothing can be promised without them."""
-        breach = verdict.breach
-        if breach is None or breach.possible > 0.0:
-            return verdict
-        lacking = self.estimates.lacking(machine, breach.workload, promised)
+    def breach(self, machine: str, piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:
+        """Return what a piece (unit of placement) lacks in a mix that breaks a promise; None if nothing."""
+        if not verdict.rates:
+            return verdict.breach
+        if piece.needed_mpps <= 0.0 or piece.ways or (low := verdict.rates[workload][1]) >= piece.needed_mpps:
+            return None
+        short = Breach(piece, workload, "throughput", piece.needed_mpps, low)
+        return self._explained(machine, short, verdict.promised)
+
+    def _explained(self, machine: str, breach: Breach, promised: int) -> Breach:
+        """Return the breach, with the missing prediction errors as reason if nothing can be promised without them."""
+        lacking = None if breach.possible > 0.0 else self.estimates.lacking(machine, breach.workload, promised)
         if lacking is None:
-            return verdict
-        needed, there = lacking
-        return replace(verdict, breach=replace(breach, what=EVIDENCE, needed=needed, possible=there))
-
-
-def piece_breach(piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:
-    """Return what a piece (unit of placement) lacks in a mix that breaks a promise; None if nothing."""
-    if not verdict.rates:
-        return verdict.breach
-    if piece.needed_mpps <= 0.0 or piece.ways:
-        return None
-    low = verdict.rates[workload][1]
-    return Breach(piece, workload, "throughput", piece.needed_mpps, low) if not low >= piece.needed_mpps else None
+            return breach
+        return replace(breach, what=EVIDENCE, needed=lacking[0], possible=lacking[1])
 
 
 def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:

@@ -4,15 +4,15 @@ ResQ (NSDI'18) section 5: admission is immediate and greedy; a batch is planned 
 works on a copy.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
-from slomo.placement.feasibility.oracle import Breach, piece_breach
 from slomo.placement.online.checker import BrokenConstraint, broken_constraints
-from slomo.placement.online.decisions import DecisionWriter
+from slomo.placement.online.decisions import DecisionWriter, stage_of
 from slomo.placement.online.in_turn import put_in_turn
 from slomo.placement.online.refusals import told
 from slomo.placement.online.seating import seat_mixes, seat_requests
@@ -21,7 +21,7 @@ from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import Allowed, ClusterState
 from slomo.placement.planning.kinds_cover import SocketKind, cover_kinds
 from slomo.placement.policies.base import Asked, Policy, SocketChoice
-from slomo.placement.problem.decision import Decision, Refusal
+from slomo.placement.problem.decision import AtRisk, Decision, Refusal
 from slomo.placement.problem.request import Request
 
 #: Batch size from which mixes are predicted ahead, and the largest number of these mixes.
@@ -107,19 +107,25 @@ class Admission:
                 )
         return withdrawn
 
-    def broken(self) -> dict[str, Breach]:
-        """Return the requests whose promise is not kept on their servers, and what they lack."""
-        short: dict[str, Breach] = {}
+    def at_risk(self) -> tuple[AtRisk, ...]:
+        """Return the promises that do not hold on their servers: broken before unjudged ones, worst first."""
+        rows: list[AtRisk] = []
         for place in self.state.sockets:
             verdict = self.policy.oracle.verdict(place.host, place.signature) if place.signature else None
             if verdict is None or verdict.ok:
                 continue
-            for name, number, stage in place.cores.values():
+            server = self.state.servers[place.server].name
+            for core, (name, number, stage) in sorted(place.cores.items()):
                 piece = self.pieces[number]
-                breach = piece_breach(piece, piece.workloads[stage], verdict)
-                if breach is not None:
-                    short.setdefault(name, breach)
-        return short
+                breach = self.policy.oracle.breach(place.host.machine, piece, piece.workloads[stage], verdict)
+                if breach is None:
+                    continue
+                lack = breach.what, breach.needed, breach.possible
+                if breach.state == "unjudged":
+                    lack = "throughput", piece.needed_mpps, 0.0
+                workload = stage_of(self.state.requests[name], stage).key
+                rows.append(AtRisk(name, workload, server, place.socket, core, *lack, breach.state, breach.why))
+        return tuple(sorted(rows, key=lambda row: (row.state, row.possible / (row.needed or math.inf), row.request)))
 
     def place(self, batch: Sequence[Request]) -> dict[str, Decision]:
         """Place a batch, higher priorities first; return the refusals."""

@@ -4,22 +4,7 @@ from dataclasses import dataclass
 
 from slomo.files.stored import Stored
 from slomo.placement.online.moves import Move
-from slomo.placement.problem.decision import Decision
-
-
-@dataclass(frozen=True)
-class AtRisk:
-    """A promise that the models now predict to break, at the required confidence."""
-
-    #: Request whose promise it is, its network function, and the server.
-    request: str
-    workload: str
-    server: str
-    #: ``"throughput"``, ``"cores"`` or ``"ways"``.
-    what: str
-    #: The promised throughput, and its predicted lower bound [Mpps].
-    needed: float
-    possible: float
+from slomo.placement.problem.decision import AtRisk, Decision
 
 
 @dataclass(frozen=True)

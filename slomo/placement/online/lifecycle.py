@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.models.library import ModelLibrary
-from slomo.placement.online.change import AtRisk, ClusterChange
+from slomo.placement.online.change import ClusterChange
 from slomo.placement.online.checker import Before, worsened
 from slomo.placement.online.constraints import check_neighbours, check_possible
 from slomo.placement.online.emptying import emptied, failed, without
@@ -17,6 +17,7 @@ from slomo.placement.online.moves import Move
 from slomo.placement.online.persistence import snapshot, transferred
 from slomo.placement.online.replacing import fewest_victims, in_place, preempted, replaced
 from slomo.placement.problem.cluster import Cluster, Server
+from slomo.placement.problem.decision import AtRisk
 from slomo.placement.problem.request import Request, require_placed
 from slomo.placement.problem.whereabouts import untolerated
 
@@ -257,12 +258,12 @@ class Lifecycle:
             transferred(snapshot(old), new)
             if not what_if:
                 self._placer._core = new
-            return ClusterChange("use other models", True, at_risk=_at_risk(new))
+            return ClusterChange("use other models", True, at_risk=new.at_risk())
 
     def at_risk(self) -> tuple[AtRisk, ...]:
         """Return the promises that the models now predict to break, worst first."""
         with self._placer._lock:
-            return _at_risk(self._placer._core)
+            return self._placer._core.at_risk()
 
 
 def _checked(core: "Admission", change: ClusterChange, before: Before, owner: str | None) -> ClusterChange:
@@ -284,13 +285,3 @@ def _number(core: "Admission", server: str) -> int:
 def _closed(core: "Admission", server: str, said: str) -> ClusterChange:
     core.state.close(_number(core, server), "cordoned" if said == "cordon" else None)
     return ClusterChange(f"{said} {server}", True)
-
-
-def _at_risk(core: "Admission") -> tuple[AtRisk, ...]:
-    state = core.state
-    rows = []
-    for name, breach in core.broken().items():
-        number = next(iter(sorted(state.servers_of(name))))
-        server = state.servers[number].name
-        rows.append(AtRisk(name, breach.workload, server, breach.what, breach.needed, breach.possible))
-    return tuple(sorted(rows, key=lambda item: (item.possible / item.needed if item.needed else 0.0, item.request)))

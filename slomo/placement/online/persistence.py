@@ -97,7 +97,7 @@ def snapshot(core: "Admission") -> dict[str, Any]:
         "machines": {name: machine.fingerprint for name, machine in types.items()},
         "cluster": state.cluster.to_dict(),
         "closed": {state.servers[number].name: why for number, why in state.closed.items() if why != "removed"},
-        "at_risk": sorted(core.broken()),
+        "at_risk": sorted({risk.request for risk in core.at_risk()}),
         "placed": entries,
     }
 
@@ -154,7 +154,7 @@ def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bo
         homeless = _filled(document, core)
         if not keep_at_risk:
             _judge(core)
-        at_risk = tuple(core.broken())
+        at_risk = tuple(dict.fromkeys(risk.request for risk in core.at_risk()))
         _close(document, core.state)
         return replace(_housed(core, homeless), at_risk=at_risk)
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
@@ -280,10 +280,10 @@ def _check_cores(place: Socket, request: Request, item: Mapping[str, Any]) -> No
 
 def _judge(core: "Admission") -> None:
     """Raise an error if a mix breaks a promise or a request's constraint is violated."""
-    for name, breach in core.broken().items():
+    for risk in core.at_risk():
         raise ConfigurationError(
-            f"in the snapshot '{name}' does not hold: {breach.what} of {breach.workload}, needed "
-            f"{breach.needed:.4g}, possible {breach.possible:.4g}",
+            f"in the snapshot '{risk.request}' does not hold: {risk.what} of {risk.workload}, needed "
+            f"{risk.needed:.4g}, possible {risk.possible:.4g}: {risk.why}",
             hint="it was taken at another confidence, with other models, or changed by hand: place the requests again; "
             "what runs so already is kept with restore(document, keep_at_risk=True)",
         )

@@ -5,7 +5,7 @@ ResQ (NSDI'18) section 5.2: admission returns a schedule (server, cores, cache w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -128,6 +128,27 @@ class Refusal:
             measure = f"slomo profile '{self.workload}' --machine {self.machine} --plan ways --out ways.json"
             short = f"; run {measure}, then give --profiles ways.json"
         return f"{subject}{numbers}{best}{units.get(self.what, '') if numbers else ''}{short}"
+
+
+@dataclass(frozen=True)
+class AtRisk:
+    """A promise to one network function that the models do not confirm, at the required confidence."""
+
+    #: Request whose promise it is, its network function, and that one's place.
+    request: str
+    workload: str
+    server: str
+    socket: int
+    #: Core of the socket, as a snapshot counts: second hyper-threads come after all first ones.
+    core: int
+    #: ``"throughput"``, ``"cores"`` or ``"ways"``.
+    what: str
+    #: The promised throughput, and its predicted lower bound [Mpps].
+    needed: float
+    possible: float
+    #: Whether the promise is predicted to break, or cannot be judged for want of known prediction errors; why.
+    state: Literal["broken", "unjudged"]
+    why: str
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
-from slomo.placement.online.change import AtRisk, ClusterChange
+from slomo.placement.online.change import ClusterChange
 from slomo.placement.online.lifecycle import Lifecycle
-from slomo.placement.online.placer import Placer
 from slomo.service.api.cluster import as_request
 from slomo.service.door.bodies import ClusterChangeBody
 from slomo.service.door.operation import Answer, Call, Operation
-from slomo.service.servers import unjudged
 
 if TYPE_CHECKING:
     from slomo.service.application import Service
@@ -57,13 +55,12 @@ def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
 
 
 async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
-    """Show promises that are predicted to break and, for pods, promises that cannot be judged."""
+    """Show promises that are predicted to break, and promises that cannot be judged."""
 
     def read() -> list[dict[str, Any]]:
         if not service.cluster_store.has_cluster:
             return []
-        placer = service.cluster_store.placer
-        return [asdict(item) | _state(placer, item) for item in placer.lifecycle.at_risk()]
+        return [asdict(item) for item in service.cluster_store.placer.lifecycle.at_risk()]
 
     if service.kubernetes.is_on:
         rows = [_at_risk(server.name, item) for server in await service.servers() for item in server.tenants]
@@ -71,16 +68,6 @@ async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - e
     else:
         told = await service.aside(read)
     return Answer({"at_risk": told, "fingerprint": service.model_store.answers.fingerprint})
-
-
-def _state(placer: Placer, item: AtRisk) -> dict[str, str]:
-    """Return whether a promise is broken, or cannot be judged for want of known errors, and then why."""
-    if item.what != "throughput" or item.possible > 0.0:
-        return {"state": "broken"}
-    machines = {server.name: server.machine_type.name for server in placer.cluster.servers}
-    promised = {each.workload for each in placer.layout().get(item.server, ()) if each.needed_mpps > 0.0}
-    told = unjudged(placer.estimates, machines[item.server], item.workload, len(promised))
-    return {"state": "broken"} if told is None else {"state": told[0], "why": told[1]}
 
 
 def _at_risk(server: str, item: "RunningNF") -> dict[str, Any]:

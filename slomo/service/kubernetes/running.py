@@ -8,11 +8,10 @@ import asyncio
 
 from slomo.errors import SlomoError
 from slomo.placement.feasibility.mixes import Host, Signature
-from slomo.placement.feasibility.oracle import piece_breach
 from slomo.service.kubernetes.judging import NO_MODELS, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
-from slomo.service.servers import RunningNF, RunningServer, promise, unjudged
+from slomo.service.servers import RunningNF, RunningServer, promise
 
 #: Number of nodes judged together; between two such batches, the scheduler is answered.
 AT_A_TIME = 64
@@ -72,16 +71,14 @@ class Running:
         verdict = self._judge.verdict(host, self._judge.mix(host, node.tenants.values()))
         tenants = []
         pieces = [self._judge.pieces[self._judge.number(need, host.machine)] for need in node.tenants.values()]
-        promised = len({piece.workloads for piece in pieces if piece.needed_mpps > 0.0})
         for (uid, need), piece in zip(node.tenants.items(), pieces, strict=True):
             if not verdict.rates or self._judge.is_stranger(need, host.machine):
                 tenants.append(self._unjudged(uid, need, UNPROFILED if verdict.rates else CROWDED))
                 continue
             (workload,) = piece.workloads
             mpps, low, high = verdict.rates[workload]
-            state, why = promise(piece.needed_mpps, is_broken=piece_breach(piece, workload, verdict) is not None)
-            if state == "broken" and not low > 0.0:
-                state, why = unjudged(self._judge.estimates, host.machine, workload, promised) or (state, why)
+            breach = self._judge.oracle.breach(host.machine, piece, workload, verdict)
+            state, why = promise(piece.needed_mpps, breach)
             tenants.append(
                 RunningNF(
                     self._view.names.get(uid, uid), workload, 0, "", piece.needed_mpps, mpps, low, high,

@@ -186,17 +186,21 @@ def _lost(item: RunningNF) -> str:
 
 
 def _verdict(told: OneMore) -> Markup:
-    """Return a text about the promises that the additional function would break."""
-    broken = [item for item in told.after if item.state == "broken"]
-    if not broken:
-        return tag("p", "No promise would break.", class_="lead ample-text")
-    lines = []
-    for item in broken:
-        nf = item.workload.split("@")[0]
-        numbers = f"{number(item.needed_mpps)} Mpps promised, {number(item.low_mpps or 0.0)} to be counted on"
-        lines.append(tag("li", tag("strong", item.owner or nf), f" ({nf}): {numbers}"))
-    text = "This promise would break:" if len(broken) == 1 else f"These {len(broken)} promises would break:"
-    return tag("div", tag("p", text, class_="lead"), tag("ul", lines), class_="broken-text")
+    """Return a text about the promises that would break, or could not be judged, with the additional function."""
+    parts = []
+    for kind, would in (("broken", "would break"), ("unjudged", "could not be judged")):
+        lines = []
+        for item in (item for item in told.after if item.state == kind):
+            nf = item.workload.split("@")[0]
+            numbers = f"{number(item.needed_mpps)} Mpps promised, {number(item.low_mpps or 0.0)} to be counted on"
+            why = numbers if kind == "broken" else item.why
+            lines.append(tag("li", tag("strong", item.owner or nf), f" ({nf}): {why}"))
+        if lines:
+            text = f"This promise {would}:" if len(lines) == 1 else f"These {len(lines)} promises {would}:"
+            parts.append(tag("div", tag("p", text, class_="lead"), tag("ul", lines), class_=f"{kind}-text"))
+    if not any(item.state == "broken" for item in told.after):
+        parts.append(tag("p", f"No {'other ' if parts else ''}promise would break.", class_="lead ample-text"))
+    return joined(parts)
 
 
 def _elsewhere(told: OneMore, server: str) -> Markup:

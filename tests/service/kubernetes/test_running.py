@@ -90,8 +90,12 @@ def test_too_few_errors_break_no_promise(start: Started, toy_library: ModelLibra
     view.heard("pods")
     rows = {row["request"]: row for row in client.get("/v1/cluster/at-risk").json()["at_risk"]}
     assert {name: row["state"] for name, row in rows.items()} == {"default/p-a": "unjudged", "default/p-b": "unjudged"}
-    assert rows["default/p-a"]["why"] == "8 held-out errors are known, needed 39"
+    assert rows["default/p-a"]["why"] == "39 held-out errors would be needed, 8 are there"
     assert metric(client, 'slomo_promises{state="kept"}') == 1.0
+    more = client.get("/whatif", params={"server": "alone", "add": "ids", "share": "50"}).text
+    assert "These 2 promises could not be judged" in more
+    assert "39 held-out errors would be needed" in more
+    assert "No other promise would break" in more
 
 
 def test_a_node_shows_its_pods_and_what_one_more_would_do(nodes: TestClient) -> None:
@@ -100,7 +104,8 @@ def test_a_node_shows_its_pods_and_what_one_more_would_do(nodes: TestClient) -> 
     assert text.count("may break") >= 8
     assert "Remove" not in text
     harmless = nodes.get("/whatif", params={"server": "fine", "add": "ids"}).text
-    assert "No promise would break" in harmless
+    assert "This promise could not be judged" in harmless  # the slip's, as before
+    assert "No other promise would break" in harmless
     harmful = nodes.get("/whatif", params={"server": "fine", "add": "lpm", "share": "100"}).text
     assert "This promise would break" in harmful
     assert "the newcomer" in harmful
