@@ -58,7 +58,7 @@ def test_a_drain_that_is_asked_about_or_cannot_be_done_changes_nothing(placer, h
 def test_a_change_refuses_what_it_does_not_take(placer) -> None:
     """Options of another change are refused by name, unless they have their default; unknown changes are named."""
     assert placer.lifecycle.act("cordon", FIRST, max_moves=None, taints=(), surge=True).done
-    for option in ({"max_moves": 1}, {"taints": ("a",)}, {"surge": False}):
+    for option in ({"max_moves": 1}, {"taints": ("a",)}, {"surge": False}, {"value": "r3"}, {"threshold": 0.3}):
         with pytest.raises(InvalidValueError, match=f"'uncordon' takes no option {next(iter(option))}"):
             placer.lifecycle.act("uncordon", FIRST, **option)
     with pytest.raises(InvalidValueError, match="takes no option budget"):

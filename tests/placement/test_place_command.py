@@ -297,10 +297,20 @@ def test_a_snapshot_is_changed_from_the_command_line(folder, capsys) -> None:
     servers = {piece["server"] for item in json.loads(path.read_text())["placed"] for piece in item["pieces"]}
     assert "rack-1" not in servers
     assert changed("at-risk") == 0
+    assert changed("at-risk", "rack-1") == 2
+    for words in (("at-risk", "--taint", "a"), ("reoptimise", "--taint", "a"), ("reoptimise", "--no-surge")):
+        assert changed(*words) == 2
+    for words in (("uncordon", "rack-1", "--threshold", "0.3"), ("fail", "rack=r1", "--cost-per-move", "1")):
+        assert changed(*words) == 2
+    assert "change 'fail_domain' takes no option cost_per_move" in capsys.readouterr().err
     newcomer = folder / "newcomer.yaml"
     newcomer.write_text("requests: [{id: newcomer, chain: [lpm], slo: {min_share: 0.5}}]\n")
     assert changed("reoptimise", str(newcomer)) == 0
     assert "newcomer" in [item["request"]["id"] for item in json.loads(path.read_text())["placed"]]
+    before = path.read_bytes()
+    newcomer.write_text("requests: [{id: x, nf: lpm, slo: {min_share: 0.5}}, {id: y, nf: lpm, slo: {min_mpps: 9}}]\n")
+    assert changed("preempt", str(newcomer)) == 5
+    assert path.read_bytes() == before
     assert changed("cordon", "rack-9") == 2
     assert "unknown server 'rack-9'" in capsys.readouterr().err
 

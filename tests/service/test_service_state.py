@@ -417,6 +417,8 @@ def test_requests_are_updated_and_pre_empt(client: TestClient) -> None:
         {"action": "update", "server": "s1"},
         {"action": "drain", "server": "s1", **rack},
         {"action": "fail_domain", "max_moves": 1, **rack},
+        {"action": "fail_domain", "label": "rack"},
+        {"action": "fail_domain", "server": "s1", **rack},
     ):
         assert client.post("/v1/cluster/changes", json=body).status_code == 422
 

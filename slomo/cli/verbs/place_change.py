@@ -72,8 +72,11 @@ def change(
     placer = _restored(snapshot, models, profiles)
     if action not in _ON_ALL and subject is None:
         raise UsageError(f"`{action}` of what?", hint="name a server, or a file: slomo place change --help")
+    if action == "at-risk" and subject is not None:
+        raise UsageError(f"`at-risk` takes no '{subject}'", hint="it lists the promises of all servers")
     changes = _changes(placer, action, subject or "", flags)
-    if not flags["what_if"] and any(item.done for item in changes) and action != "at-risk":
+    whole = all(item.done for item in changes)
+    if whole and not flags["what_if"] and action != "at-risk":
         from slomo.files.durable import write_durably
 
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
@@ -81,7 +84,8 @@ def change(
         emit_json({"what_if": flags["what_if"], "changes": changes})
     else:
         _show(changes)
-    if not all(item.done for item in changes):
+    if not whole:
+        note(f"nothing is changed: {snapshot} stays as it was")
         raise click.exceptions.Exit(5)
 
 
@@ -117,35 +121,35 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
 def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any]) -> "list[ClusterChange]":
     from slomo.models.library import load_library
     from slomo.placement.online.change import ClusterChange
+    from slomo.placement.online.lifecycle import taken_options
     from slomo.placement.problem.documents import read_cluster, read_requests
 
     life = placer.lifecycle
+    options = {name: flags[name] for name in ("max_moves", "taints", "threshold", "cost_per_move")}
+    options["surge"] = not flags["no_surge"]
     if action == "at-risk":
+        taken_options(action, (), options)
         return [ClusterChange("at risk", True, at_risk=life.at_risk())]
     if action == "reoptimise":
-        return [_reoptimised(placer, read_requests(subject) if subject else (), flags)]
+        taken = taken_options(action, ("threshold", "max_moves", "cost_per_move"), options)
+        return [_reoptimised(placer, read_requests(subject) if subject else (), taken)]
     if action == "fail" and "=" in subject:
-        label, _, value = subject.partition("=")
-        if flags["max_moves"] is not None or flags["taints"] or flags["no_surge"]:
-            raise UsageError(f"`fail {subject}` takes no option but --what-if")
-        return [life.fail_domain(label, value, what_if=flags["what_if"])]
+        action = "fail_domain"
+        subject, _, options["value"] = subject.partition("=")
     subjects: Sequence[Any] = (subject,)
     if action in _FROM_FILES:
         subjects = read_cluster(subject).servers if action == "add" else read_requests(subject)
     elif action == "use":
         subjects = (load_library(subject),)
-    options = {name: flags[name] for name in ("what_if", "max_moves", "taints")} | {"surge": not flags["no_surge"]}
-    return [life.act(_METHODS.get(action, action), each, **options) for each in subjects]
+    action = _METHODS.get(action, action)
+    return [life.act(action, each, what_if=flags["what_if"], **options) for each in subjects]
 
 
-def _reoptimised(placer: "Placer", arriving: "Sequence[Request]", flags: dict[str, Any]) -> "ClusterChange":
+def _reoptimised(placer: "Placer", arriving: "Sequence[Request]", options: dict[str, Any]) -> "ClusterChange":
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.over_time.reoptimise import reoptimise
 
-    reoptimisation = reoptimise(
-        placer, flags["threshold"], max_moves=flags["max_moves"], cost_per_move=flags["cost_per_move"],
-        arriving=arriving,
-    )  # fmt: skip
+    reoptimisation = reoptimise(placer, **options, arriving=arriving)
     refused = tuple(decision for decision in reoptimisation.decisions if not decision.accepted)
     return ClusterChange(f"re-optimise ({reoptimisation.text})", True, moves=reoptimisation.moves, refused=refused)
 

@@ -4,7 +4,7 @@ The terms are those of Kubernetes (cordon, drain, priority, surge). Every change
 and can be previewed (``what_if=True``) without effect.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 _CHANGES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("add_server", "remove_server", "cordon", "uncordon", "fail", "preempt", "use"), ()),
     "drain": ("max_moves",),
+    "fail_domain": ("value",),
     "taint": ("taints",),
     "update": ("surge",),
 }
 #: Values of options that change nothing.
-_DEFAULTS: dict[str, Any] = {"max_moves": None, "taints": (), "surge": True}
+_DEFAULTS: dict[str, Any] = {
+    "max_moves": None, "taints": (), "surge": True, "value": None, "threshold": 0.1, "cost_per_move": 0.0
+}  # fmt: skip
 
 
 class Holder(Protocol):
@@ -47,6 +50,23 @@ class Holder(Protocol):
     def _made(self, library: ModelLibrary, cluster: Cluster) -> "Admission": ...
 
     def _check_new(self, requests: Sequence[Request]) -> None: ...
+
+
+def taken_options(action: str, takes: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that an action takes; others are ignored if they have their default values.
+
+    Raises InvalidValueError for an option that the action does not take.
+
+    Examples
+    --------
+    >>> taken_options("drain", ["max_moves"], {"max_moves": 3, "surge": True})
+    {'max_moves': 3}
+    """
+    for name, value in options.items():
+        if name not in takes and (name not in _DEFAULTS or value != _DEFAULTS[name]):
+            hint = f"it takes {' and '.join(takes) or 'none'}"
+            raise InvalidValueError(f"change '{action}' takes no option {name}", hint=hint)
+    return {name: options[name] for name in takes if name in options}
 
 
 class Lifecycle:
@@ -91,11 +111,7 @@ class Lifecycle:
         """
         if action not in _CHANGES:
             raise UnknownNameError("change", action, list(_CHANGES))
-        for name, value in options.items():
-            if name not in _CHANGES[action] and (name not in _DEFAULTS or value != _DEFAULTS[name]):
-                takes = f"it takes {' and '.join(_CHANGES[action]) or 'none'}"
-                raise InvalidValueError(f"change '{action}' takes no option {name}", hint=takes)
-        taken = {name: options[name] for name in _CHANGES[action] if name in options}
+        taken = taken_options(action, _CHANGES[action], options)
         change: ClusterChange = getattr(self, action)(subject, what_if=what_if, **taken)
         return change
 
@@ -261,7 +277,7 @@ class Lifecycle:
             return ClusterChange("use other models", True, at_risk=new.at_risk())
 
     def at_risk(self) -> tuple[AtRisk, ...]:
-        """Return the promises that the models now predict to break, worst first."""
+        """Return the promises that the models predict to break, worst first, then those that they cannot judge."""
         with self._placer._lock:
             return self._placer._core.at_risk()
 

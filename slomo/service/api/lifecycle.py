@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from slomo.service.application import Service
     from slomo.service.servers import RunningNF
 
-_ON_SERVERS = ("cordon", "uncordon", "drain", "fail", "taint")
+#: Fields that name what is changed; for the other actions it is `server`.
+_SUBJECTS = {"fail_domain": ("label", "value"), "update": ("request",), "preempt": ("request",)}
 
 
 async def change(service: "Service", call: Call) -> Answer:
@@ -35,22 +36,15 @@ async def change(service: "Service", call: Call) -> Answer:
 def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
     """Return the function that makes the change.
 
-    Raises InvalidValueError if a server or request is missing or superfluous.
+    Raises InvalidValueError if a server, request, label or value is missing or superfluous.
     """
-    if body.action == "fail_domain":
-        label, value = body.label, body.value
-        if label is None or value is None:
-            raise InvalidValueError("'fail_domain' takes a label and a value", hint="label: rack, value: r3")
-        if body.server or body.request or body.taints or body.max_moves is not None or not body.surge:
-            raise InvalidValueError("'fail_domain' takes no other option", hint="label: rack, value: r3")
-        return lambda life: life.fail_domain(label, value, what_if=body.what_if)
-    if body.label is not None or body.value is not None:
-        raise InvalidValueError(f"'{body.action}' takes no label and no value", hint="'fail_domain' does")
-    needed, other = ("server", "request") if body.action in _ON_SERVERS else ("request", "server")
-    if getattr(body, needed) is None or getattr(body, other) is not None:
-        raise InvalidValueError(f"'{body.action}' takes a {needed}, and no {other}", hint=f"name the {needed}")
-    subject: Any = body.server if body.request is None else as_request(body.request)
-    options: dict[str, Any] = {name: getattr(body, name) for name in ("what_if", "max_moves", "surge")}
+    needed = _SUBJECTS.get(body.action, ("server",))
+    named = tuple(name for name in ("server", "request", "label", "value") if getattr(body, name) is not None)
+    if named != needed:
+        takes, got = " and ".join(needed), " and ".join(named) or "none"
+        raise InvalidValueError(f"'{body.action}' takes {takes}, got {got}", hint=f"name {takes} and nothing else")
+    subject: Any = getattr(body, needed[0]) if body.request is None else as_request(body.request)
+    options: dict[str, Any] = {name: getattr(body, name) for name in ("what_if", "max_moves", "surge", "value")}
     return lambda life: life.act(body.action, subject, taints=tuple(body.taints), **options)
 
 
