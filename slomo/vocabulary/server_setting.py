@@ -52,9 +52,9 @@ class ServerSetting:
         for weight in self.weights or ():
             if not 0.0 < weight < math.inf:
                 raise InvalidValueError(f"CPU weight {weight:g}, needed above 0")
-        for place in (*(self.nodes or ()), *(self.sockets or ())):
-            if place < 0:
-                raise InvalidValueError(f"node or socket {place}, counted from 0")
+        for name in ("nodes", "sockets"):
+            if (least := min(values[name] or (0,))) < 0:
+                raise InvalidValueError(f"{name}: {least}, needed 0 or more")
         tuples = {name: None if listed is None else tuple(listed) for name, listed in values.items()}
         return replace(self, **tuples)  # type: ignore[arg-type]
 

@@ -212,6 +212,7 @@ def test_training_into_a_folder_named_like_a_family_says_so(bench, capsys, tmp_p
         ("predict --target lpm --models {models} --coverage 90%", "90 % is 0.9"),
         ("whatif lpm stats --bandwidth-percent 0.5", "write --bandwidth-percent 100,50: percent"),
         ("whatif lpm stats --slo lpm=0.9", "a tenant's place, counted from 0"),
+        ("whatif lpm stats --sockets 0,2", "sockets: 2, but 'e5-2620v4' has 2, counted from 0"),
     ],
 )
 def test_unknown_name_says_what_else_may_be_given(bench, capsys, tmp_path: Path, words: str, says: str) -> None:

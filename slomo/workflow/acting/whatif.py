@@ -199,9 +199,10 @@ def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> 
     for core in checked.cores or ():
         if core is not None:
             machine.socket_of(core)  # refuses a core that the machine does not have
-    for node in (*(checked.nodes or ()), *(checked.sockets or ())):
-        if node >= machine.sockets:
-            raise InvalidValueError(f"node {node}, but '{machine.name}' has {machine.sockets}")
+    for name in ("nodes", "sockets"):
+        for place in getattr(checked, name) or ():
+            if place >= machine.sockets:
+                raise InvalidValueError(f"{name}: {place}, but '{machine.name}' has {machine.sockets}, counted from 0")
 
 
 def _situation(
