@@ -13,18 +13,17 @@ import sys
 import click
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError, UsageError
-from slomo.extras import translated
 
 INTERRUPTED = 130
 _BROKEN_PIPE = 141
 
 
-def report(error: BaseException, *, as_json: bool = False, verb: str | None = None) -> int:
+def report(error: BaseException, *, as_json: bool = False) -> int:
     """Print `error` on stderr and return the exit code.
 
-    `as_json`: print one object ``{"error": {"type", "message", "hint", "exit_code"}}``. `verb`: the sub-command, from
-    which the name of a missing extra follows. Codes: 2 usage or configuration, 3 testbed, 4 measurement, 5 prediction,
-    70 internal fault, 130 interrupted. If ``SLOMO_DEBUG`` is set, the error itself is raised.
+    `as_json`: print one object ``{"error": {"type", "message", "hint", "exit_code"}}``. Codes: 2 usage or
+    configuration, 3 testbed, 4 measurement, 5 prediction, 70 internal fault, 130 interrupted. If ``SLOMO_DEBUG`` is
+    set, the error itself is raised.
     """
     if isinstance(error, (click.exceptions.Exit, SystemExit)):
         code = error.exit_code if isinstance(error, click.exceptions.Exit) else error.code
@@ -38,8 +37,6 @@ def report(error: BaseException, *, as_json: bool = False, verb: str | None = No
         return _BROKEN_PIPE
     if os.environ.get("SLOMO_DEBUG", "") not in ("", "0"):
         raise error
-    if isinstance(error, ImportError):
-        error = translated(error, verb) or error
     name, message, hint, code = describe(error)
     if as_json:
         click.echo(json.dumps({"error": {"type": name, "message": message, "hint": hint, "exit_code": code}}), err=True)

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from slomo.cli import faults
+from slomo.extras import translated
 
 #: Sub-command -> its line in `slomo --help`; its file is in verbs/, verbs/inventory/ or verbs/acting/.
 COMMANDS = {
@@ -45,27 +46,8 @@ COMMANDS = {
     "completion": "Print the script that completes names in a shell.",
 }
 
-#: Sub-command and earlier name of an option -> its name now; the earlier name works in this version, with a note.
-RENAMED = {
-    ("agent", "--every"): "--every-s",
-    ("agent", "--looks"): "--readings",
-    ("agent", "--service"): "--server",
-    ("chain", "--ms"): "--window-ms",
-    ("chain", "--scheduler"): "--cpu-scheduler",
-    ("chain", "--seconds"): "--window-s",
-    ("doctor", "--machine"): "--out",
-    ("models", "--every"): "--every-s",
-    ("models", "--older-than"): "--older-than-s",
-    ("nf", "--nf"): "--target",
-    ("noisy-neighbour", "--html"): "--report",
-    ("predict", "--window"): "--window-s",
-    ("profile", "--host"): "--host-file",
-    ("train", "--from"): "--from-models",
-    ("whatif", "--mba"): "--bandwidth-percent",
-    ("whatif", "--node"): "--nodes",
-    ("whatif", "--profile"): "--profiles",
-    ("whatif", "--window"): "--window-s",
-}
+#: Key of a context's metadata for the sub-command.
+_VERB = "slomo.verb"
 #: Sub-commands whose files are in verbs/inventory.
 INVENTORY = frozenset(("dataset", "models", "nf", "machine", "plugin", "schema", "doctor", "completion"))
 #: Sub-commands whose files are in verbs/acting.
@@ -108,7 +90,15 @@ class LazyGroup(click.Group):
             from slomo.errors import UnknownNameError
 
             raise UnknownNameError("command", args[0], COMMANDS)
+        ctx.meta[_VERB] = next(iter(args), None)
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; where a package is missing, name the extra that covers all needs of the command."""
+        try:
+            return super().invoke(ctx)
+        except ImportError as error:
+            raise translated(error, ctx.meta.get(_VERB)) or error from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the table of commands without importing them."""
@@ -151,18 +141,6 @@ def cli(config: str | None) -> None:
         load_settings(file=config)
 
 
-def _with_present_names(words: Sequence[str], verb: str | None) -> list[str]:
-    """Return a command's words with the present names of renamed options; print a note for each earlier name."""
-    present = []
-    for word in words:
-        name, equals, value = word.partition("=")
-        renamed = RENAMED.get((verb or "", name), name)
-        if renamed != name:
-            click.echo(f"note: {name} is called {renamed} now; the next version refuses the earlier name", err=True)
-        present.append(renamed + equals + value)
-    return present
-
-
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     """Print warnings as one line, `note: ...`, until the command ends."""
@@ -190,12 +168,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         20_000
     )  # imports create tens of thousands of objects that stay; the default looks at 700 each time
     words = list(sys.argv[1:] if arguments is None else arguments)
-    verb = next((word for word in words if word in COMMANDS), None)
     try:
         with _warnings_as_notes():
-            result: Any = cli.main(args=_with_present_names(words, verb), prog_name="slomo", standalone_mode=False)
+            result: Any = cli.main(args=words, prog_name="slomo", standalone_mode=False)
     except BaseException as error:
-        return faults.report(error, as_json="--json" in words, verb=verb)
+        return faults.report(error, as_json="--json" in words)
     return result if isinstance(result, int) else 0
 
 

@@ -1,6 +1,7 @@
 """Options that several commands share, their shell completion, and the settings from which defaults come."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,29 @@ from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, METHODS
 
 if TYPE_CHECKING:
     from slomo.vocabulary.network_function import NetworkFunction
+
+
+class RenamedOption(click.Option):
+    """An option whose second name is an earlier one: it still works, with a note, but is not in the help."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.earlier = self.opts.pop()
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser read both names; values by the earlier one are stored under that name."""
+        super().add_to_parser(parser, ctx)
+        by_earlier_name = copy(self)
+        by_earlier_name.name, by_earlier_name.opts = self.earlier, [self.earlier]
+        super(RenamedOption, by_earlier_name).add_to_parser(parser, ctx)
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
+        """Return the value; print a note if it was given by the earlier name."""
+        if self.earlier in opts:
+            if not ctx.resilient_parsing:
+                note(f"note: {self.earlier} is called {self.opts[0]} now; the next version refuses the earlier name")
+            opts = {str(self.name): opts[self.earlier], **opts}
+        return super().consume_value(ctx, opts)
 
 
 def settings(**options: Any) -> Settings:
@@ -139,6 +163,8 @@ port_option = click.option(
 )
 window_option = click.option(
     "--window-s",
+    "--window",
+    cls=RenamedOption,
     type=SECONDS,
     metavar="S",
     help="Length of the measurement for which the interval shall hold; in a short one, random arrivals and "

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from slomo.cli.options import json_option
+from slomo.cli.options import RenamedOption, json_option
 from slomo.cli.output import note, tell
 from slomo.cli.types import POSITIVE_COUNT
 
@@ -23,7 +23,15 @@ from slomo.cli.types import POSITIVE_COUNT
     envvar="NODE_NAME",
     help="Name of the node; by default the environment variable NODE_NAME.",
 )
-@click.option("--server", "service", required=True, metavar="URL", help="Service to which measurements are sent.")
+@click.option(
+    "--server",
+    "--service",
+    "service",
+    cls=RenamedOption,
+    required=True,
+    metavar="URL",
+    help="Service to which measurements are sent.",
+)
 @click.option(
     "--token-file", metavar="FILE", type=click.Path(), help="File with the secret of a token of scope `observe`."
 )
@@ -32,6 +40,8 @@ from slomo.cli.types import POSITIVE_COUNT
 )
 @click.option(
     "--every-s",
+    "--every",
+    cls=RenamedOption,
     type=POSITIVE_COUNT,
     default=10,
     show_default=True,
@@ -46,7 +56,9 @@ from slomo.cli.types import POSITIVE_COUNT
     help="Reader of hardware counters: its name, auto, or off.",
 )
 @click.option("--enforce", metavar="BACKEND", help="Apply the node's plan through resctrl, cgroup or resctrl+cgroup.")
-@click.option("--readings", type=POSITIVE_COUNT, metavar="N", help="End after N readings.")
+@click.option(
+    "--readings", "--looks", cls=RenamedOption, type=POSITIVE_COUNT, metavar="N", help="End after N readings."
+)
 @json_option
 def command(as_json: bool, **options: Any) -> None:
     """Observe the network functions of one Kubernetes node, and report to the service.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.options import json_option, own_network_functions, own_nf_option, seed_option, settings
+from slomo.cli.options import RenamedOption, json_option, own_network_functions, own_nf_option, seed_option, settings
 from slomo.cli.output import emit, emit_json, emit_table, figure_path, note
 from slomo.cli.types import AMOUNT, COUNT, POSITIVE_COUNT, SECONDS
 from slomo.files.stored import stored
@@ -25,7 +25,9 @@ def command() -> None:
 @click.option("--policy", metavar="NAME", default="nfvnice", show_default=True, help="nfvnice, cfs, batch or rr.")
 @click.option(
     "--cpu-scheduler",
+    "--scheduler",
     "scheduler",
+    cls=RenamedOption,
     metavar="NAME",
     help="Scheduler that nfvnice uses: cfs (default), batch or rr.",
 )
@@ -37,7 +39,9 @@ def command() -> None:
 )
 @click.option(
     "--window-s",
+    "--seconds",
     "seconds",
+    cls=RenamedOption,
     type=SECONDS,
     default=2.0,
     show_default=True,
@@ -192,7 +196,9 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
 )
 @click.option(
     "--cpu-scheduler",
+    "--scheduler",
     "scheduler",
+    cls=RenamedOption,
     metavar="NAME",
     default="cfs",
     show_default=True,
@@ -204,7 +210,9 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
 )
 @click.option(
     "--window-ms",
+    "--ms",
     "duration_ms",
+    cls=RenamedOption,
     type=SECONDS,
     default=500.0,
     show_default=True,

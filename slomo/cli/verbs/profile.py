@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.options import (
+    RenamedOption,
     complete_network_functions,
     jobs_option,
     json_option,
@@ -122,6 +123,8 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
 )
 @click.option(
     "--host-file",
+    "--host",
+    cls=RenamedOption,
     metavar="FILE",
     type=click.Path(),
     help="YAML file that describes testbed `host`: cores, counters, settings, generator.",

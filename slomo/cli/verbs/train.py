@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.options import (
+    RenamedOption,
     complete_models,
     jobs_option,
     json_option,
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 @models_option
 @click.option(
     "--from-models",
+    "--from",
     "start",
+    cls=RenamedOption,
     type=click.Path(),
     metavar="DIR",
     help="Models of another machine from which training starts; DATASET then needs only a handful of runs, or none.",

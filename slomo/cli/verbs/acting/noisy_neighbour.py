@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slomo.cli.options import json_option
+from slomo.cli.options import RenamedOption, json_option
 from slomo.cli.output import emit, emit_table, note
 from slomo.files.durable import write_durably
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("configuration", metavar="CONFIG")
 @click.option("--csv", "csv_file", metavar="FILE", help="Also write the rows to a CSV file.")
-@click.option("--report", "html_file", metavar="HTML", help="Also write a report with a figure.")
+@click.option(
+    "--report", "--html", "html_file", cls=RenamedOption, metavar="HTML", help="Also write a report with a figure."
+)
 @json_option
 def command(configuration: str, csv_file: str | None, html_file: str | None, as_json: bool) -> None:
     """Run the noisy-neighbour test that CONFIG describes, on the simulator or on this host (`machine: host`).

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.asking import asked_about_socket, server_option
-from slomo.cli.options import complete_machines, json_option, prediction_options, settings
+from slomo.cli.options import RenamedOption, complete_machines, json_option, prediction_options, settings
 from slomo.cli.output import emit_json, emit_table, note
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ _PER_TENANT = ("ways", "bandwidth_percent", "cores", "weights", "nodes", "socket
 )
 @click.option(
     "--bandwidth-percent",
+    "--mba",
+    cls=RenamedOption,
     metavar="PERCENT,...",
     help="Memory bandwidth throttle of each tenant (Intel MBA) [%], separated by commas.",
 )
@@ -55,6 +57,8 @@ _PER_TENANT = ("ways", "bandwidth_percent", "cores", "weights", "nodes", "socket
 @click.option("--weights", metavar="N,...", help="CPU weight of each tenant on a shared core, separated by commas.")
 @click.option(
     "--nodes",
+    "--node",
+    cls=RenamedOption,
     metavar="NODE,...",
     help="Memory node of each tenant, separated by commas; by default the node of its socket.",
 )
@@ -82,7 +86,9 @@ _PER_TENANT = ("ways", "bandwidth_percent", "cores", "weights", "nodes", "socket
 )
 @click.option(
     "--profiles",
+    "--profile",
     "profile_file",
+    cls=RenamedOption,
     metavar="FILE|DIR",
     help="File in which profiles are stored, and from which stored ones are read.",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slomo.cli.options import json_option
+from slomo.cli.options import RenamedOption, json_option
 from slomo.cli.output import emit_json, note, output_path
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--out",
+    "--machine",
     "machine_file",
+    cls=RenamedOption,
     metavar="FILE",
     help="Write a machine file of this host with the measured values, so that the simulator can imitate the host.",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slomo.cli.options import json_option, settings
+from slomo.cli.options import RenamedOption, json_option, settings
 from slomo.cli.output import emit, note, tell
 from slomo.cli.types import SECONDS
 from slomo.errors import SlomoError
@@ -68,7 +68,9 @@ def push(directory: str, store: str, dataset: str | None, key: str | None, signe
 @_signers
 @click.option(
     "--every-s",
+    "--every",
     "every",
+    cls=RenamedOption,
     metavar="S",
     type=SECONDS,
     help="Repeat at this interval; a running service loads the models of DIR by itself.",
@@ -144,7 +146,9 @@ def diff(directory: str, store: str, as_json: bool) -> None:
 @_store
 @click.option(
     "--older-than-s",
+    "--older-than",
     "older_than",
+    cls=RenamedOption,
     metavar="S",
     type=SECONDS,
     default=86_400.0,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from slomo.cli.options import complete_network_functions, json_option, yaml_option
+from slomo.cli.options import RenamedOption, complete_network_functions, json_option, yaml_option
 from slomo.cli.output import emit, emit_json, emit_table, emit_text, note
 from slomo.cli.types import POSITIVE_COUNT
 from slomo.files.durable import write_durably
@@ -47,7 +47,13 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
 @command.command("fit")
 @click.argument("dataset", type=click.Path())
 @click.option(
-    "--target", "nf", required=True, metavar="NF", help="Network function of the dataset: name or workload key."
+    "--target",
+    "--nf",
+    "nf",
+    cls=RenamedOption,
+    required=True,
+    metavar="NF",
+    help="Network function of the dataset: name or workload key.",
 )
 @click.option("--machine", metavar="NAME|FILE", help="Machine to simulate; by default the dataset's.")
 @click.option(
