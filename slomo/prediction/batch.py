@@ -259,7 +259,8 @@ def _put_composed(all_places: Places, rows: Indices, servers: _Servers, how: Pre
     each = _composed(targets, np.arange(len(at)), how)
     number = np.cumsum(first.ravel()).reshape(first.shape) - 1  # of the latest NF that differs from the one before
     all_places.possible[rows] = each.mpps[number]
-    all_places.put(rows, Rates(*(np.fmin(part[number], offered) for part in (each.mpps, each.low, each.high))))
+    served, ends = at_most(each.mpps[number], (each.low[number], each.high[number]), offered)
+    all_places.put(rows, Rates(served, *ends))
 
 
 def _put_sharing(places: Places, row: int, answers: Answers) -> None:

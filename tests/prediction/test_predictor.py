@@ -20,9 +20,12 @@ from slomo.errors import (
 )
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
+from slomo.prediction.batch import predict_places
+from slomo.prediction.options import PredictionOptions
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.result import Prediction
-from slomo.vocabulary.workload import Workload
+from slomo.prediction.tenants import TenantModel
+from slomo.vocabulary.workload import Traffic, Workload
 
 from .test_question import respond
 
@@ -207,6 +210,21 @@ def test_batch_equals_one_by_one(library, model, compat):
         [Workload(n) for n in targets], [[Workload(n) for n in mix] for mix in mixes], 0.8
     )
     np.testing.assert_array_equal(by_value.throughput_mpps, batch.throughput_mpps)
+
+
+def test_whole_servers_at_low_load_say_what_single_questions_say(library):
+    """A load far below what an NF can serve leaves no interval of width 0, whoever is composed beside whom."""
+    idle = Workload("lpm", traffic=Traffic(offered_mpps=0.5))
+    tenants = (
+        TenantModel(idle, library.find("lpm", MACHINE), 0.5),
+        TenantModel(Workload("nat"), library.find("nat", MACHINE)),
+    )
+    places = predict_places(tenants, np.array([[0, 1], [0, 0]]), MACHINE, PredictionOptions(method="composed"))
+    for row, (target, competitor) in enumerate([(idle, "nat"), (idle, idle)]):
+        prediction = Predictor(library, MACHINE, method="composed").predict(target, [competitor])
+        assert prediction.throughput_mpps == places.mpps[row, 0] == 0.5
+        assert prediction.interval == (places.low[row, 0], places.high[row, 0])
+        assert places.low[row, 0] < 0.5 < places.high[row, 0]
 
 
 def test_counts_stand_for_that_many_competitors(predictor):
