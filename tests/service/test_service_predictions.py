@@ -86,6 +86,14 @@ def test_a_cached_answer_is_counted_again(client: TestClient) -> None:
     assert re.search(r"slomo_predictions_total\{verdict=\"\w+\"\} 3\n", client.get("/metrics").text)
 
 
+def test_each_mix_of_a_batch_is_bounded(client: TestClient) -> None:
+    """A mix is no longer than the competitors of a single question may be; the row that is too long is named."""
+    mixes = [["nat"], ["nat"] * 1025]
+    refused = client.post("/v1/predict/batch", json={"targets": ["lpm"] * 2, "mixes": mixes})
+    assert refused.status_code == 422
+    assert "field 'mixes.1': got a list of 1025" in refused.json()["detail"]
+
+
 def test_batch_is_the_same_as_one_by_one(client: TestClient) -> None:
     """Columns of a batch hold what single questions are answered."""
     targets, mixes = ["lpm", "nat", "ids", "lpm", "lpm"], [["nat", "ids"], [], ["ids"] * 5, ["lpm"], ["ids:2"]]

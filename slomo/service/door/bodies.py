@@ -71,7 +71,7 @@ class Questions(AnswerBody, forbid_unknown_fields=True):
     """Many mixes to predict in one request; the answer has one column per field."""
 
     targets: list[str]
-    mixes: list[list[str]]
+    mixes: list[Annotated[list[str], Meta(max_length=1024)]]
     machine: Name | None = None
 
 
