@@ -65,6 +65,9 @@ def test_what_holds_no_probes_is_told_so(folder: Path, capsys: pytest.CaptureFix
     assert "stands in only one of" in capsys.readouterr().err
     assert main([*pairs, "--mapping", str(folder / "map.yaml")]) == 2
     assert "--probes together with --mapping" in capsys.readouterr().err
+    mapped = ["dataset", "import", str(folder), "--mapping", str(folder / "map.yaml"), "--out", str(out)]
+    assert main([*mapped, "--unit", "Mpps"]) == 2
+    assert "--unit together with --mapping" in capsys.readouterr().err
     assert main(["probes", str(folder / "map.yaml")]) == 2
     told = capsys.readouterr().err
     assert "field 'kind'" in told

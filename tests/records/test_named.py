@@ -46,6 +46,8 @@ def test_published_pairs_are_read_by_column(tmp_path):
         ("u,v\n1,2\n", {}, "no column holds names"),
         ("a,mpps\nx,1\ny,2\n", {}, "none of 2 rows names two functions"),
         ("a,b,p,q,r\nx,y,1,2,3\n", {}, "2 columns of names, and 3 of rates: p, q, r"),
+        ("a,b,mpps,users\nx,y,1,2\n", {}, "rates of different units: mpps in Mpps, users in no unit"),
+        ("a,b,p,q_mpps,r_kpps\nx,y,1,2,3\n", {"rates": ["q_mpps", "r_kpps"]}, "q_mpps in Mpps, r_kpps in kpps"),
         ("a,b,rate\nx,y,0.9\nx,z,0.8\n", {}, "Mpps, or shares of solo"),
         (
             "a,b,share\nx,y,96.8\n",

@@ -185,7 +185,15 @@ def _columns(table: MeasuredTable, unit: str | None, rate_columns: Sequence[str]
             f"{table.path}: {len(names)} columns of names, and {len(rates)} of rates: {shown}",
             hint="needed one rate, or one of each name: --rates COLUMN,COLUMN",
         )
-    told = unit or next(filter(None, (_unit_of(table.names[place]) for place in rates)), None)
+    units = {table.names[place]: _unit_of(table.names[place]) for place in rates}
+    different = {each for each in units.values() if each is not None or not rate_columns}
+    if unit is None and len(different) > 1:
+        shown = ", ".join(f"{name} in {each or 'no unit'}" for name, each in units.items())
+        raise ConfigurationError(
+            f"{table.path}: rates of different units: {shown}",
+            hint="name the columns that hold rates: --rates COLUMN,COLUMN; or the unit of all: --unit UNIT",
+        )
+    told = unit or next(filter(None, units.values()), None)
     if told is not None and told not in (*_SHARES, *_RATES):
         raise ConfigurationError(f"unit '{told}' is not a unit of a rate", hint="Mpps, kpps, pps, us, s, share or %")
     return _Columns(names, rates, told or "Mpps", told is not None)

@@ -77,8 +77,9 @@ def import_dataset(
         named = [import_pairs(path, machine, unit=unit, rates=columns, probes=known) for path in file]
         _report(_merged(named), out, as_json, save_dataset)
         return
-    if probes is not None:
-        raise UsageError("--probes together with --mapping", hint="probes are for co-locations by name")
+    for name, value in (("machine", machine), ("unit", unit), ("rates", rates), ("probes", probes)):
+        if value is not None:
+            raise UsageError(f"--{name} together with --mapping", hint="it is for co-locations by name; leave it out")
     if is_probe_mapping(mapping):
         _import_probes(file, mapping, out, as_json)
         return
