@@ -25,7 +25,7 @@ from slomo.placement.problem.documents import parse_rated_chains
 from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.placement.problem.request import SLO, Request
 from slomo.placement.workloads import numasfp_chains
-from slomo.simulator.sharing.engine import StagePlace
+from slomo.simulator.sharing.engine import StagePlace, simulate_chains
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.chains.judge import NodeNoise, judge_chains
@@ -387,6 +387,29 @@ def test_hogs_beside_chains_cost_them_what_nobody_keeps_them_from() -> None:
 
     assert beside < 0.9 * alone
     assert beside < confined <= alone
+
+
+def test_hogs_beside_a_manager_take_no_core_of_it(monkeypatch) -> None:
+    """On every socket hogs take the cores below the manager's two, whether it is there or not; all must be reserved."""
+    systems = []
+
+    def kept(machine, system, *arguments, **options):
+        systems.append(system)
+        return simulate_chains(machine, system, *arguments, **options)
+
+    monkeypatch.setattr("slomo.workflow.chains.judge.simulate_chains", kept)
+    chains = [RatedChain(Request("a", ("l2fwd",)), (1.0,))]
+    noise = NodeNoise(Workload("synthetic", {"data_size_mib": 4.0}), 2)
+    few, enough = (
+        place_on_nodes(Cluster.uniform(MACHINE, 1, cores_reserved=reserved), chains, "octans") for reserved in (3, 4)
+    )
+    with pytest.raises(InvalidValueError, match="functions 5 of 8 cores, needed 4 for the manager and tenants"):
+        judge_chains(few, manager_cycles=200.0, beside=noise)
+    judge_chains(enough, duration_ms=0.2, manager_cycles=200.0, beside=noise)
+
+    cores = {stage.name: stage.core for stage in systems[0].stages}
+    assert sorted(core for name, core in cores.items() if name.startswith("beside/")) == [4, 5, 12, 13]
+    assert {cores["manager/in"], cores["manager/out"]} == {6, 7}
 
 
 def test_a_chain_whose_stages_move_serves_nothing_for_a_while() -> None:

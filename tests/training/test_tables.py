@@ -6,6 +6,7 @@ import pytest
 from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.door import import_table
+from slomo.training.features import subjects
 from slomo.training.remarks import remarks
 from slomo.training.training import train
 
@@ -77,6 +78,18 @@ def scenarios(folder, count, seed, label):
     if label:
         columns["scenario"] = {"label": "scenario"}
     return import_table(folder / f"{seed}.csv", {"machine": "rack", "nf": "web", "columns": columns})
+
+
+def test_rows_without_a_scenario_are_scenarios_of_their_own(tmp_path):
+    """Where a table names the scenarios of some rows alone, the others do not form one group."""
+    rows = [f"{name},{number},{6 - number}" for number, name in enumerate(("a", "a", "", "b", "", ""))]
+    (tmp_path / "some.csv").write_text("\n".join(["scenario,misses,mpps", *rows]))
+    columns = {"scenario": {"label": "scenario"}, "misses": {"metric": "L2MISS"}, "mpps": {"target": "throughput"}}
+    dataset = import_table(tmp_path / "some.csv", {"machine": "rack", "nf": "web", "columns": columns})
+    groups = next(subjects(dataset)).groups.tolist()
+
+    assert groups[0] == groups[1]
+    assert len(set(groups)) == 5
 
 
 def test_whole_scenarios_are_left_out_where_the_table_names_them(tmp_path):
