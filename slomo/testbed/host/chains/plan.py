@@ -36,7 +36,7 @@ class ChainRunSettings:
     #: Whether a stage has one ring for all its chains, as in OpenNetVM and the simulator, instead of one for each.
     shared_rings: bool = False
     #: Whether overload drops packets at a chain's entry; `local`: whether stages wait at a full ring instead of
-    #: dropping.
+    #: dropping, with `shared_rings` only if all chains of the stage would wait.
     pressure: bool = False
     local: bool = False
     #: Whether TCP chains negotiate ECN and long rings mark their packets.
