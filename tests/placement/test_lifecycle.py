@@ -67,6 +67,14 @@ def test_a_change_refuses_what_it_does_not_take(placer) -> None:
         placer.lifecycle.act("at_risk", FIRST)
 
 
+def test_where_all_servers_failed_the_refusal_says_so(library, ask) -> None:
+    """No kind of server was tried: the reason is that none is open."""
+    placer = Placer(library, Cluster.uniform(MACHINE, 1))
+    placer.admit(ask("a"))
+    (refused,) = placer.lifecycle.fail(FIRST).refused
+    assert refused.reasons == ("no server is open for 'a' (lpm)",)
+
+
 def test_what_ran_on_a_failed_server_is_placed_elsewhere_by_priority(placer) -> None:
     """With room, nobody is lost; the failed server takes nothing."""
     change = placer.lifecycle.fail(FIRST)

@@ -297,6 +297,7 @@ def test_a_snapshot_is_changed_from_the_command_line(folder, capsys) -> None:
     servers = {piece["server"] for item in json.loads(path.read_text())["placed"] for piece in item["pieces"]}
     assert "rack-1" not in servers
     assert changed("at-risk") == 0
+    assert "promises, none at risk: done" in capsys.readouterr().err
     assert changed("at-risk", "rack-1") == 2
     for words in (("at-risk", "--taint", "a"), ("reoptimise", "--taint", "a"), ("reoptimise", "--no-surge")):
         assert changed(*words) == 2

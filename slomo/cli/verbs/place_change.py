@@ -129,7 +129,8 @@ def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any])
     options["surge"] = not flags["no_surge"]
     if action == "at-risk":
         taken_options(action, (), options)
-        return [ClusterChange("at risk", True, at_risk=life.at_risk())]
+        rows = life.at_risk()
+        return [ClusterChange(f"promises{'' if rows else ', none at risk'}", True, at_risk=rows)]
     if action == "reoptimise":
         taken = taken_options(action, ("threshold", "max_moves", "cost_per_move"), options)
         return [_reoptimised(placer, read_requests(subject) if subject else (), taken)]

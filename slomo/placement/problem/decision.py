@@ -76,7 +76,8 @@ class Refusal:
     workload: str
     #: Server type that was tried.
     machine: str
-    #: The limit. A resource: ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``. A constraint's field:
+    #: The limit; ``"servers"`` if none is open. A resource: ``"throughput"``, ``"latency"``, ``"cores"``, ``"ways"``. A
+    #: constraint's field:
     #: ``"affinity"``, ``"anti_affinity"``, ``"selector"``, ``"taints"``, ``"spread"``, ``"survives"``,
     #: ``"max_per_host"``, ``"min_replicas"``, ``"gang"``. An amount such as ``"memory_gib"``. Missing knowledge:
     #: ``"model"``, ``"profile over cache ways"``, ``"held-out errors"`` (too few for the confidence).
@@ -106,6 +107,8 @@ class Refusal:
             nearest = f"; nearest is {self.server} ({self.machine}): {self.here}" if self.server else ""
             gives = f"; would have to give: {self.gives}" if self.gives else ""
             return f"{self.constraint} of '{self.request}' ({self.workload}){nearest}{gives}"
+        if self.what == "servers":
+            return f"no server is open for '{self.request}' ({self.workload})"
         units = {"throughput": " Mpps", "latency": " us"} | {
             name: f" {unit}" for name, unit in RESOURCES.items() if unit
         }
