@@ -10,6 +10,7 @@ Goals: error at most completion's and Bubble-Up's; 90 % intervals hold 85 to 95 
 
     python benchmarks/pairs.py                 four draws of each; ten minutes
     python benchmarks/pairs.py --quick         two draws, fewer functions
+    python benchmarks/pairs.py --counters      only simulated pairs, with and without counters of solo runs
 """
 
 import argparse
@@ -23,7 +24,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from slomo.errors import UnsupportedPredictionError
 from slomo.prediction.predictor import Predictor
+from slomo.prediction.result import Prediction
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.named import import_pairs
@@ -49,6 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="first of the draws of hidden pairs")
     parser.add_argument("--hidden", type=float, default=0.5, help="share of the pairs that is hidden")
     parser.add_argument("--probed", action="store_true", help="only pairs with probes, with and without these")
+    parser.add_argument("--counters", action="store_true", help="only simulated pairs, with and without counters")
     parser.add_argument("--store", type=Path, help="folder that keeps simulated pairs; a new one by default")
     return parser.parse_args()
 
@@ -67,7 +71,9 @@ def main() -> int:
         off += not ok
         print(f"{name:<28}{ours:>7.2f}%{completed:>11.2f}%{bubble:>10.2f}%{held:>7.1f}%{width:>11.2f}%{flat:>10.0f}"
               f"  {'ok' if ok else 'OFF'}", flush=True)  # fmt: skip
-    if given.probed:
+    if given.counters:
+        profiles(given)
+    if given.probed or given.counters:
         return 0
     print("\n{:<28}{:>8}{:>14}{:>9}{:>8}{:>8}{:>12}".format(
         "groups", "largest", "verdict", "answers", "ours", "hold", "half width"))  # fmt: skip
@@ -75,6 +81,67 @@ def main() -> int:
         off += sum(groups(name, most) for most in ((1, 2) if name == "champsim-4" else (1, 2, 3)))
     print("ok: all goals" if not off else f"OFF: {off} sets")
     return 0
+
+
+def profiles(given: argparse.Namespace) -> None:
+    """Print errors of hidden pairs if the functions of a shipped dataset are profiled, and all others known by name.
+
+    The last two columns are the coverage and mean half width of the intervals with profiles.
+    """
+    ways = ("names", "counters", "profiles", "equilibrium", "composed", "Bubble-Up", "completion", "hold", "half width")
+    print("\n{:<18}{:<20}{:>7}".format("machine", "of a pair", "rates"), *(f"{way:>12}" for way in ways))
+    for machine in MACHINES[: 1 if given.quick else 2]:
+        pairs, alone = simulated(machine, given)
+        shipped = find_dataset(f"slomo-{machine}")
+        profile = shipped.rows(shipped.frame["plan"].isin(["solo", "pressure"]).to_numpy())
+        by_profile = train(profile, models=["slomo-smooth", "bubbleup"])
+        pairs = without_other_traffic(pairs, set(profile.targets))
+        rates: dict[str, list[tuple[float, ...]]] = {}
+        for seed in range(given.seed, given.seed + (2 if given.quick else 4)):
+            draw = np.random.default_rng(seed)
+            hidden, others = hide(pairs, draw, given.hidden)
+            known = pairs.rows(~hidden)
+            libraries = [train(each, models=["none"]) for each in (known, known.merge(alone), known.merge(profile))]
+            solo = {key: libraries[0][machine, key].solo_mpps for key in libraries[0].workloads(machine)}
+            completion = completed_rates(pairs, hidden, others, solo, draw)
+            by_name = [Predictor(library, machine) for library in libraries]
+            options = {"method": "equilibrium"}, {"model": "slomo-smooth"}, {"model": "bubbleup"}
+            by_profiles = [Predictor(by_profile, machine, **each) for each in options]
+            for row, completed_share in zip(np.flatnonzero(hidden), completion, strict=True):
+                target, other = pairs.frame["target"].iloc[row], others[row]
+                profiled = [(machine, key) in by_profile for key in (target, other)]
+                group = {2: "both profiled", 0: "none profiled"}.get(sum(profiled))
+                group = group or ("other profiled" if profiled[1] else "target profiled")
+                told = [asked(each, target, other) for each in (*by_name, *(by_profiles if all(profiled) else ()))]
+                if None in told:
+                    continue
+                shares = [each.throughput_mpps / solo[target] for each in told if each] + [np.nan] * (6 - len(told))
+                error = 100.0 * np.abs(np.array([*shares, completed_share]) - pairs.throughput[row] / solo[target])
+                low, high = told[2].interval if told[2] else (np.nan, np.nan)
+                inside = 100.0 * (low <= pairs.throughput[row] <= high)
+                rates.setdefault(group, []).append((*error, inside, 50.0 * (high - low) / solo[target]))
+        for group, errors in sorted(rates.items()):
+            shown = (f"{error:>11.2f}%" for error in np.mean(errors, axis=0))
+            print(f"{machine:<18}{group:<20}{len(errors):>7}", *shown, flush=True)
+
+
+def asked(predictor: Predictor, target: str, other: str) -> Prediction | None:
+    """Return the answer about a pair; None if the neighbour was never measured beside a function with a known rate."""
+    try:
+        return predictor.predict(target, [other], explain=False)
+    except UnsupportedPredictionError:
+        return None
+
+
+def without_other_traffic(pairs: ProfileDataset, profiled: set[str]) -> ProfileDataset:
+    """Return the pairs without functions that were profiled with other traffic, whose models are adapted."""
+    adapted = {
+        key
+        for key in pairs.targets
+        if key not in profiled and key.split("@")[0] in {each.split("@")[0] for each in profiled}
+    }
+    tenants = [{target.key, *(each.key for each in others)} for target, others in zip(*pairs.tenants, strict=True)]
+    return pairs.rows(np.array([not (each & adapted) for each in tenants]))
 
 
 def groups(name: str, most: int) -> bool:
@@ -104,7 +171,7 @@ def groups(name: str, most: int) -> bool:
 def datasets(given: argparse.Namespace) -> Iterator[tuple[str, ProfileDataset, dict[tuple[str, str], float]]]:
     """Yield name, pairs and what was published of them: share kept by target and competitor."""
     data = Path(os.environ.get("SLOMO_DATA", ROOT.parent / "shared" / "data"))
-    for path in sorted(data.glob("spec-pairs/*/validated.csv")):
+    for path in [] if given.counters else sorted(data.glob("spec-pairs/*/validated.csv")):
         table = pd.read_csv(path, sep=r"\s+")
         both = [(table.name1, table.name2, table.expected1), (table.name2, table.name1, table.expected2)]
         published = {(one, other): share for part in both for one, other, share in zip(*part, strict=True)}
@@ -115,59 +182,80 @@ def datasets(given: argparse.Namespace) -> Iterator[tuple[str, ProfileDataset, d
     if given.probed:
         return
     for machine in MACHINES[: 1 if given.quick else 2]:
-        yield f"simulated {machine}", simulated(machine, given), {}
+        pairs, alone = simulated(machine, given)
+        yield f"simulated {machine}", pairs, {}
+        if given.counters:
+            yield f"simulated {machine}, counters", pairs.merge(alone), {}
 
 
-def simulated(machine: str, given: argparse.Namespace) -> ProfileDataset:
+def simulated(machine: str, given: argparse.Namespace) -> tuple[ProfileDataset, ProfileDataset]:
+    """Return the pairs of functions by name, and the functions' solo runs with counters."""
     path = given.store / f"{machine}{'-quick' if given.quick else ''}.csv"
-    if not path.exists():
+    counted = path.with_suffix(".parquet")
+    if not counted.exists():
         testbed = SimulatedTestbed(machine)
         functions = [Workload(name) for name in FUNCTIONS]
         functions += [Workload(name, {}, Traffic(packet_size_b=1500, flow_count=20_000)) for name in LARGE]
         functions = functions[: 10 if given.quick else len(functions)]
         lines = ["one,other,one_mpps,other_mpps"]
-        alone = {each.key: testbed.run(Colocation(machine, each)).target.throughput_mpps for each in functions}
-        lines += [f'"{key}",,{mpps},' for key, mpps in alone.items()]
+        alone = [testbed.run(Colocation(machine, each)) for each in functions]
+        lines += [f'"{run.colocation.target.key}",,{run.target.throughput_mpps},' for run in alone]
         for one, other in itertools.combinations_with_replacement(functions, 2):
             run = testbed.run(Colocation(machine, one, (other,)))
             first, second = (tenant.throughput_mpps for tenant in run.beside.tenants)
             lines.append(f'"{one.key}","{other.key}",{first},{second if one != other else ""}')
         path.write_text("\n".join(lines) + "\n")
-    return import_pairs(path, machine)
+        ProfileDataset.from_records(alone, testbed.environment()).to_parquet(counted)
+    return import_pairs(path, machine), ProfileDataset.read_parquet(counted)
 
 
 def judged(
     dataset: ProfileDataset, published: dict[tuple[str, str], float], seed: int, share: float
 ) -> tuple[float, ...]:
     """Hide a share of all pairs; return errors [%] of ours, completion, Bubble-Up, coverage, half width, no width."""
-    frame, draw = dataset.frame, np.random.default_rng(seed)
-    pairs = (frame["competitor_count"] == 1).to_numpy()
-    others = [dataset.competitors(row)[0].key if pairs[row] else "" for row in range(len(frame))]
-    unordered = ["|".join(sorted((target, other))) for target, other in zip(frame["target"], others, strict=True)]
-    listed = sorted({name for name, is_pair in zip(unordered, pairs, strict=True) if is_pair})
-    hidden_names = set(draw.permutation(listed)[: int(share * len(listed))].tolist())
-    hidden = pairs & np.array([name in hidden_names for name in unordered])
+    frame, machine, draw = dataset.frame, dataset.machines[0], np.random.default_rng(seed)
+    hidden, others = hide(dataset, draw, share)
     library = train(dataset.rows(~hidden), models=["none"])
-    machine = dataset.machines[0]
     solo = {key: library.find(key, machine).solo_mpps for key in library.workloads(machine)}
     predictor = Predictor(library, machine)
+    for row in np.flatnonzero(hidden):
+        hidden[row] = asked(predictor, frame["target"].iloc[row], others[row]) is not None
     rows = np.flatnonzero(hidden)
     measured = np.array([dataset.throughput[row] / solo[frame["target"].iloc[row]] for row in rows])
     answers = [predictor.predict(frame["target"].iloc[row], [others[row]], explain=False) for row in rows]
     ours = np.array([answer.throughput_mpps / answer.solo_mpps for answer in answers])
     ends = np.array([answer.interval for answer in answers]) / np.array([[answer.solo_mpps] for answer in answers])
-    names = sorted(solo)
-    shares = np.full((len(names), len(names)), np.nan)
-    for row in np.flatnonzero(pairs & ~hidden):
-        target = frame["target"].iloc[row]
-        shares[names.index(target), names.index(others[row])] = dataset.throughput[row] / solo[target]
-    completion = completed(shares, draw)
-    theirs = np.array([completion[names.index(frame["target"].iloc[row]), names.index(others[row])] for row in rows])
+    theirs = completed_rates(dataset, hidden, others, solo, draw)
     told = [published.get((frame["nf"].iloc[row], dataset.competitors(row)[0].nf), np.nan) for row in rows]
     errors = [100.0 * float(np.abs(each - measured).mean()) for each in (ours, theirs, np.array(told))]
     held = (measured >= ends[:, 0]) & (measured <= ends[:, 1])
     width = np.diff(ends, axis=1)[:, 0]
     return (*errors, 100.0 * held.mean(), 50.0 * float(np.median(width)), float((width <= 0.0).sum()))
+
+
+def hide(dataset: ProfileDataset, draw: np.random.Generator, share: float) -> tuple[np.ndarray, list[str]]:
+    """Return which rows are hidden, both rates of each pair, and the competitor of each row."""
+    pairs = ((dataset.frame["plan"] == "mix") & (dataset.frame["competitor_count"] == 1)).to_numpy()
+    others = [dataset.competitors(row)[0].key if pairs[row] else "" for row in range(len(dataset))]
+    unordered = ["|".join(sorted(each)) for each in zip(dataset.frame["target"], others, strict=True)]
+    listed = sorted({name for name, is_pair in zip(unordered, pairs, strict=True) if is_pair})
+    names = set(draw.permutation(listed)[: int(share * len(listed))].tolist())
+    return pairs & np.array([name in names for name in unordered]), others
+
+
+def completed_rates(
+    dataset: ProfileDataset, hidden: np.ndarray, others: list[str], solo: dict[str, float], draw: np.random.Generator
+) -> np.ndarray:
+    """Return the shares of solo throughput that completion predicts for hidden rows."""
+    names, targets = sorted(solo), dataset.frame["target"]
+    shares = np.full((len(names), len(names)), np.nan)
+    for row in range(len(dataset)):
+        if others[row] and not hidden[row]:
+            at = names.index(targets.iloc[row]), names.index(others[row])
+            shares[at] = dataset.throughput[row] / solo[targets.iloc[row]]
+    completion = completed(shares, draw)
+    at = [(names.index(targets.iloc[row]), names.index(others[row])) for row in np.flatnonzero(hidden)]
+    return completion[tuple(np.transpose(at))]
 
 
 def completed(shares: np.ndarray, draw: np.random.Generator) -> np.ndarray:

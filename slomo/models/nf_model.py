@@ -3,7 +3,7 @@
 SLOMO (SIGCOMM'20) section 4.1: one model per NF type, configuration, traffic and architecture.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from slomo.models.measured_mix import MeasuredMix
 from slomo.models.noise import MeasurementNoise
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
+from slomo.models.responses.latent import PAIRS
 from slomo.models.responses.partition import AllocationModel
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.capacities import Capacities
@@ -135,6 +136,11 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
             return name
         usual = (self.chosen, FORMER_DEFAULT)
         return next((family for family in (*usual, *self.sensitivity) if family in self.sensitivity), FORMER_DEFAULT)
+
+    def named_beside(self, name: str, others: Iterable["NFModel"]) -> str:
+        """Return the family that a name selects beside others: ``pairs`` if one of them is known by name alone."""
+        by_name = name == DEFAULT_MODEL and PAIRS in self.sensitivity and any(each.chosen == PAIRS for each in others)
+        return PAIRS if by_name else name
 
     def model(self, name: str) -> SensitivityModel:
         """Return the trained model of the family `name`.

@@ -22,7 +22,7 @@ from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.interval_ends import at_most, stretched
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.latent import LatentSensitivity
+from slomo.models.responses.latent import PAIRS, LatentSensitivity
 from slomo.models.sharing import accelerator_shared, ports_full
 from slomo.prediction.answers import Answers, answers_on
 from slomo.prediction.composed import interval_mpps, measured_alone_mpps, repeats_of
@@ -32,6 +32,7 @@ from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answer
 from slomo.prediction.result import Judgement, PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import Floats
 
 #: Largest number of cached mixes per set of models and coverage; they take about 20 MB.
@@ -306,6 +307,11 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
     """
     models, target, places = servers.models, servers.who[rows, 0], servers.who[rows, 1:]
     offered = servers.offered[rows, 0]
+    if how.model == DEFAULT_MODEL and (by_name := _beside_names(models, servers.who[rows])).any():
+        rates = _empty(rows.shape)
+        for part, name in ((by_name, PAIRS), (~by_name, how.model)):
+            rates.put(part, _composed(servers, rows[part], replace(how, model=name)))
+        return rates
     mpps, low, high = (np.full(len(rows), np.nan) for _ in range(3))
     kind = beside(places)
     for here, targets in _groups(models, target, how.model):
@@ -331,6 +337,17 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
     low[alone], high[alone] = measured_alone_mpps(solo[alone])
     unknown, (served, ends) = np.isnan(mpps), at_most(mpps, (low, high), offered)
     return Rates(*(np.where(unknown, np.nan, each) for each in (served, *ends)))
+
+
+def _beside_names(models: Sequence[NFModel], who: Indices) -> NDArray[np.bool_]:
+    """Return the rows whose first NF was profiled, but shares the server with an NF known by name alone.
+
+    The rule of `NFModel.named_beside`, for arrays.
+    """
+    chosen = np.array([*(model.chosen == PAIRS for model in models), False])
+    able = np.array([*(PAIRS in model.sensitivity for model in models), False]) & ~chosen
+    rows: NDArray[np.bool_] = able[who[:, 0]] & chosen[who[:, 1:]].any(axis=1)
+    return rows
 
 
 def _groups(

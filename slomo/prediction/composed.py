@@ -18,7 +18,7 @@ from slomo.compose.operators import rule_of
 from slomo.compose.saturation import at_limit
 from slomo.equilibrium.competition import features_of_one
 from slomo.errors import UnsupportedPredictionError
-from slomo.models.applicability import Verdict, worst
+from slomo.models.applicability import Applicability, Verdict, worst
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 from slomo.models.evidence import Evidence, VerdictErrors, caution, doubt, evidence_of
 from slomo.models.interval_ends import ends_mpps, stretched
@@ -82,6 +82,8 @@ class Composed:
         tenant, beside = self.server.tenants[number], self.server.beside(number)
         subject = tenant.model
         others = sorted([other.model for other in beside], key=_key)
+        if (name := subject.named_beside(options.model, others)) != options.model:
+            options = replace(options, model=name)
         keys = [other.workload.key for other in others]
         kind = kind_of(len(keys), max(map(keys.count, keys))) if keys else UNKNOWN
         case = Case(subject, tenant.workload, tuple([other.workload for other in beside]), kind, options)
@@ -116,17 +118,21 @@ class TrainedFamily(NamedTuple):
     names: tuple[str, ...]
     #: Index in `names` of each counter that the verdict checks; -1 for others.
     checked: tuple[int, ...]
+    #: Range of pressures to which it was fitted.
+    covered: Applicability
 
 
 @lru_cache(maxsize=4096)
 def family_of(subject: NFModel, model: str) -> TrainedFamily:
     """Return a trained family; cached, since every prediction needs it."""
-    name, family, checked = subject.named(model), subject.model(model), subject.applicability.feature_names
-    names = family.feature_names
+    name, family = subject.named(model), subject.model(model)
+    own = family.covered if isinstance(family, LatentSensitivity) else None
+    covered = own or subject.applicability
+    names, checked = family.feature_names, covered.feature_names
     if family.composition == "pressure":
         names = tuple(dict.fromkeys((*names, *checked)))
     at = tuple(names.index(each) if each in names else -1 for each in checked)
-    return TrainedFamily(name, family, calibration_of(subject, name), names, at)
+    return TrainedFamily(name, family, calibration_of(subject, name), names, at, covered)
 
 
 def calibration_of(subject: NFModel, model: str) -> ConformalCalibration:
@@ -156,10 +162,10 @@ def read(
 ) -> Prediction:
     """Predict from the model's inputs; the verdict considers all profiled metrics (`seen`), NaN if unknown."""
     subject, options = case.subject, case.options
-    name, family, calibration, *_ = family_of(subject, options.model)
+    name, family, calibration, *_, covered = family_of(subject, options.model)
     rows = np.array([inputs])
     mpps, vector = float(family.predict_mpps(rows)[0]), rows[0]
-    verdict, reasons = _judged(subject, seen)
+    verdict, reasons = _judged(covered, seen)
     measured = isinstance(family, LatentSensitivity) and bool(family.were_measured(rows)[0])
     repeats = repeats_of(subject, options.coverage) if measured else None
     if repeats is not None:
@@ -216,7 +222,7 @@ def _by_name(family: LatentSensitivity, count: int, verdict: Verdict) -> tuple[V
 
 def _evidence(case: Case, mpps: float, seen: Sequence[float], calibration: ConformalCalibration) -> Evidence:
     subject, name = case.subject, case.subject.named(case.options.model)
-    covered = subject.applicability, np.array(seen)
+    covered = family_of(subject, case.options.model).covered, np.array(seen)
     return evidence_of(name, calibration, case.kind, max(1.0 - mpps / subject.solo_mpps, 0.0), covered)
 
 
@@ -311,10 +317,10 @@ def _composition(
     return Composition(vector, rules, () if options.compat else at_limit(vector, subject.capacities))
 
 
-def _judged(subject: NFModel, seen: Sequence[float]) -> tuple[Verdict, tuple[str, ...]]:
-    if subject.applicability.covers(seen):
+def _judged(covered: Applicability, seen: Sequence[float]) -> tuple[Verdict, tuple[str, ...]]:
+    if covered.covers(seen):
         return Verdict.SUPPORTED, ()
-    verdicts, reasons = subject.applicability.check(np.array([seen]))
+    verdicts, reasons = covered.check(np.array([seen]))
     return verdicts[0], reasons[0]
 
 

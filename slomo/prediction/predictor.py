@@ -22,7 +22,7 @@ from slomo.models.library import ModelLibrary, opened
 from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import NFModel
 from slomo.prediction.batch import predict_members
-from slomo.prediction.composed import Case, read
+from slomo.prediction.composed import Case, family_of, read
 from slomo.prediction.members import Members, from_indices, from_names
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answer, require_supported
@@ -172,7 +172,7 @@ class Predictor:
         inputs = subject.inputs(how.model, competition, traffic)[0].tolist()
         row = zip(subject.model(how.model).feature_names, inputs, strict=True)
         known = {**subject.traffic, **competition, **dict(row)}
-        seen = [known.get(name, math.nan) for name in subject.applicability.feature_names]
+        seen = [known.get(name, math.nan) for name in family_of(subject, how.model).covered.feature_names]
         case = Case(subject, subject.workload, (), UNKNOWN, how)
         prediction = read(case, inputs, seen, Composition(competition, dict.fromkeys(competition, "given")))
         if strict:

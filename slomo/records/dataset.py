@@ -252,8 +252,11 @@ class ProfileDataset:
         ------
         IncompatibleMeasurementsError
             If the environments differ in fields that must agree, if a measurement has other numbers in the other
-            dataset, or if two probed hosts share too few competitions or their reporters' readings do not correspond.
+            dataset, if one has shares of solo throughput where the other has Mpps, or if two probed hosts share too few
+            competitions or their reporters' readings do not correspond.
         """
+        for one, two in ((self, other), (other, self)):
+            _require_one_unit(one, two)
         mine, theirs = self._environment, other._environment
         if host_effect.calibration_of(mine) != host_effect.calibration_of(theirs) != "":
             return self._with_host(other)
@@ -439,6 +442,21 @@ class ProfileDataset:
 
 def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _require_one_unit(one: ProfileDataset, other: ProfileDataset) -> None:
+    """Raise an error if `one` has shares of solo throughput of a function whose rates are Mpps in `other`."""
+    units, frame = other._environment.get("throughput_units", {}), other._frame
+    for machine, names in one._environment.get("throughput_units", {}).items():
+        in_mpps = names.keys() - units.get(machine, {}).keys()
+        rows = np.flatnonzero((frame[schema.MACHINE] == machine) & frame[schema.NF].isin(in_mpps))
+        if len(rows):
+            row = frame.iloc[rows[0]]
+            raise IncompatibleMeasurementsError(
+                f"'{row[schema.NF]}' on {machine} has shares of solo throughput in one dataset, and "
+                f"{row[schema.THROUGHPUT]:.4g} Mpps in row {rows[0]}, column {schema.THROUGHPUT}, of the other",
+                hint="import its rates beside others in Mpps, too: multiply the shares by its solo throughput",
+            )
 
 
 def _conflict(again: pd.DataFrame) -> str:

@@ -3,22 +3,25 @@
 The logarithm of the share that a target keeps is the product of its sensitivity and the sum of its competitors'
 pressures (Bubble-Up, MICRO'11, section 3, with unobserved pressures). Both are fitted alternately by ridge regression,
 shrunk towards the mean of all functions, so that a rarely measured function counts as average, or towards a straight
-line over what probes tell of each function; held-out runs choose rank, strength and which of the two. Of a co-location
-with all rates known, every member is used as target. Residuals of measured competitions are stored with the model.
+line over hints of probes or counters (`slomo.training.hints`). If functions of the machine were profiled, the pairs
+that their profiles predict are fitted like measured pairs. Held-out runs choose rank, strength, line, and whether to
+use predicted pairs. Of a co-location with all rates known, every member is used as target. Residuals of measured
+competitions are stored with the model.
 Intervals are conformal, from held-out runs; those of measured competitions are from repeated runs, if there are enough:
 each is compared with the mean of those before it.
 """
 
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slomo.equilibrium.mixes import MixRows
+from slomo.equilibrium.server import solve_joint
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
 from slomo.models.contentiousness import constant_profile
@@ -29,10 +32,10 @@ from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.latent import MOST_IDENTITY, PAIRS, REPEATS, LatentSensitivity
 from slomo.records.rows import competitors_from_cell
-from slomo.records.schema import PROBES
 from slomo.training.calibration import mix_rows
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 from slomo.training.cross_validation import folds
+from slomo.training.hints import Hints, hints_of
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -63,6 +66,9 @@ class _Rows:
     def chosen(self, mask: NDArray[np.bool_]) -> "_Rows":
         return _Rows(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
+    def with_rows(self, other: "_Rows") -> "_Rows":
+        return _Rows(*(np.concatenate([getattr(each, name) for each in (self, other)]) for name in vars(self)))
+
 
 @dataclass(frozen=True, eq=False)
 class _Latent:
@@ -77,41 +83,55 @@ class _Latent:
 
 
 class _Choice(NamedTuple):
-    """What held-out runs choose: rank, strength of the shrinkage, and whether what probes tell is used."""
+    """What gives the smallest error in held-out runs."""
 
+    #: Rank, strength of the shrinkage.
     rank: int
     strength: float
-    with_hints: bool
+    #: Source of the hints (`slomo.training.hints`).
+    source: str
+    #: Whether to fit pairs of profiled functions, as predicted, like measured ones.
+    with_predicted: bool
 
 
-def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel]) -> list[NFModel]:
-    """Return models of measured groups, for machines without other measurements beside competitors.
+def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel], *, everything: bool = True) -> list[NFModel]:
+    """Return models of measured groups, for functions that were not profiled under pressure.
 
-    Rows of plan ``mix`` are fitted if no function of their machine was profiled under pressure. Functions that were
-    never run solo have no model yet.
+    Rows of plan ``mix`` are fitted on machines that have such functions; profiled functions keep their models, and get
+    one that answers beside functions known by name. Functions that were never run solo have no model yet. Other traffic
+    of a profiled function is no function known by name: its models are adapted (`slomo.adaptation`). `everything`:
+    whether all functions of the dataset were to be fitted; if not, profiled machines get no others.
     """
     result = []
     for machine in dict.fromkeys([*(model.machine for model in fitted), *dataset.machines]):
         models = [model for model in fitted if model.machine == machine]
-        if any(model.knows_pressure for model in models):
-            result += models
-            continue
-        everybody = [*models, *_never_alone(dataset, machine, models)]
+        profiled = {model.workload.nf for model in models if model.knows_pressure}
+        adapted = [model for model in models if model.workload.nf in profiled and not model.knows_pressure]
+        others = _never_alone(dataset, machine, models) if everything or not profiled else []
+        alone = [model for model in others if model.workload.nf not in profiled]
+        everybody = [*(model for model in models if model not in adapted), *alone]
+        by_name = np.array([*(not model.knows_pressure for model in everybody), False])
         rows = mix_rows(dataset, everybody, machine).saturated()
-        enough = len(rows.mpps) >= FEWEST and len(np.unique(rows.target)) > 1
-        hints = _hints(everybody, dataset.environment.get(PROBES, {}).get(machine, {}))
-        result += fit_pairs(everybody, rows, hints) if enough else models
+        asked = np.logical_or.reduce(by_name[np.column_stack([rows.target, rows.members])], axis=1)
+        if asked.sum() >= FEWEST and len(np.unique(rows.target[asked])) > 1:
+            size = (rows.members >= 0).sum(axis=1)
+            near = size <= size[asked].max()  # larger groups of profiled functions say less about few
+            rows, asked = rows.chosen(near), asked[near]
+            hints, predicted = hints_of(dataset, machine, everybody), _by_profiles(everybody)
+            models = [*fit_pairs(everybody, (rows, predicted), asked, hints), *adapted]
+        result += models
     return result
 
 
 def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> list[NFModel]:
     """Return models for functions that never ran solo; their highest throughput replaces the solo throughput."""
-    frame = dataset.frame
-    frame = frame[(frame["machine"] == machine) & (frame["plan"] == "mix") & frame["offered_mpps"].isna()]
+    every = dataset.frame[dataset.frame["machine"] == machine]
+    frame = every[(every["plan"] == "mix") & every["offered_mpps"].isna()]
     workloads = {key: dataset.workload(str(key)) for key in frame["target"].unique()}
     for cell in frame["competitors"].unique():
-        workloads |= {each.key: each for each in competitors_from_cell(str(cell))}
-    known, stated = {model.workload.key for model in models}, dataset.environment.get("stated_solo_mpps", {})
+        workloads |= {each.saturated.key: each.saturated for each in competitors_from_cell(str(cell))}
+    profiled = set(every.loc[every["plan"].isin(["pressure", "imported"]), "target"])
+    known, stated = {model.workload.key for model in models} | profiled, dataset.environment.get("stated_solo_mpps", {})
     best = frame.groupby("target")["throughput_mpps"].max()
     nothing = constant_profile(MetricVector({}, scope=Scope.CORE))
     empty = applicability((), np.zeros((1, 0)))
@@ -140,40 +160,42 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
     ]
 
 
-def _hints(models: Sequence[NFModel], told: Mapping[str, Mapping[str, float]]) -> Floats:
-    """Return what probes tell of each function's sensitivity and pressure, standardised, shape (functions, 2).
-
-    A function without probes counts as average.
-    """
-    listed = [
-        [told.get(model.workload.nf, {}).get(name, np.nan) for name in ("suffers", "presses")] for model in models
-    ]
-    values = np.array(listed, dtype=float)
-    known = np.isfinite(values).all(axis=1)
-    if known.sum() < 3:
-        return np.zeros((len(models), 2))
-    away = values - values[known].mean(axis=0)
-    return np.where(known[:, np.newaxis], away / np.maximum(values[known].std(axis=0), 1e-9), 0.0)
+def _by_profiles(models: Sequence[NFModel]) -> MixRows:
+    """Return all pairs of profiled functions, with the rates that the equilibrium predicts."""
+    profiled = [number for number, model in enumerate(models) if model.response is not None]
+    pairs = np.array([*itertools.product(range(len(profiled)), repeat=2)], dtype=np.int64).reshape(-1, 2)
+    if len({each.pressure_names for number in profiled if (each := models[number].response) is not None}) != 1:
+        return MixRows(pairs[:0, 0], pairs[:0, 1:], np.zeros(0))
+    joint = solve_joint([models[number] for number in profiled], pairs, first_only=True)
+    numbers = np.array(profiled)[pairs[joint.converged]]
+    return MixRows(numbers[:, 0], numbers[:, 1:], joint.throughput_mpps[joint.converged, 0])
 
 
-def fit_pairs(models: Sequence[NFModel], rows: MixRows, hints: Floats) -> list[NFModel]:
+def fit_pairs(
+    models: Sequence[NFModel], runs: tuple[MixRows, MixRows], asked: NDArray[np.bool_], hints: Hints
+) -> list[NFModel]:
     """Return one machine's models of family ``pairs``, with errors in held-out runs.
 
-    `rows` are runs at full load, `models` those of every function in them, `hints` as :func:`_hints` returns them.
+    `runs`: runs at full load, and pairs of profiled functions as predicted (:func:`_by_profiles`); `models` are those
+    of every function in them. `asked`: runs with a function known by name alone, whose errors count.
     """
+    rows = runs[0]
     solo = np.array([model.solo_mpps for model in models])
-    read = _rows(rows, solo, len(models))
+    read, predicted = (_rows(each, solo, len(models)) for each in runs)
     run = np.unique(np.sort(np.column_stack([rows.target, rows.members]), axis=1), axis=0, return_inverse=True)[1]
     fold = folds(run.ravel().astype(np.int64), 0, _FOLDS)
-    uses = (False, True) if hints.any() else (False,)
-    choices = [_Choice(*each) for each in itertools.product(_RANKS, _STRENGTHS, uses)]
-    errors = [float(np.abs(_held_out(read, fold, hints, each) - np.exp(-read.loss)).mean()) for each in choices]
+    uses = (False, True) if len(predicted.loss) else (False,)
+    ranks = [rank for rank in _RANKS if rank == 1 or len(read.loss) >= _numbers(models, rank)]
+    choices = [_Choice(*each) for each in itertools.product(ranks, _STRENGTHS, hints, uses)]
+    held_out = [_held_out(read, predicted, fold, hints, each) for each in choices]
+    errors = [float(np.abs(each - np.exp(-read.loss))[asked].mean()) for each in held_out]
     chosen = choices[int(np.argmin(errors))]
-    latent, share = _fit(read, hints, chosen), _held_out(read, folds(run.ravel(), 1, _MORE_FOLDS), hints, chosen)
+    latent = _fit(read, predicted, hints, chosen)
+    share = _held_out(read, predicted, folds(run.ravel(), 1, _MORE_FOLDS), hints, chosen)
     held = HeldOutMixes(
         rows.mpps, share * solo[rows.target], solo[rows.target], rows.target, beside(rows.members), run.ravel()
     )
-    calibration = fit_calibrations(held, len(models))
+    calibration = fit_calibrations(held.rows(asked), len(models))
     repeats = _repeats(read)
     identity = [_identity(model.workload.key) for model in models]
     pressing = read.counts.sum(axis=0) > 0
@@ -183,10 +205,12 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows, hints: Floats) -> list[N
         own = read.target == number
         family = _sensitivity(model, latent, read.chosen(own), number, np.array(identity, dtype=float), pressing)
         names, pressure_on = family.feature_names[:-1], read.counts[own] @ latent.pressure
+        covered = applicability(names, np.vstack([np.zeros((1, len(names))), pressure_on]))
         told: dict[str, object] = {
             "rank": chosen.rank,
             "strength": chosen.strength,
-            "probes": chosen.with_hints,
+            "drawn_to": chosen.source or "mean",
+            "with_predicted": chosen.with_predicted,
             "error_percent_of_solo": round(100.0 * min(errors), 3),
         }
         told |= {"measured": int(own.sum()), "next": _next(latent, read, models, number)}
@@ -194,10 +218,14 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows, hints: Floats) -> list[N
         # for a table without counters, models that need counters are not reported as missing
         manifest = {
             **model.manifest,
-            "left_out": {},
             PAIRS: told,
             DOUBTS: {**model.manifest.get(DOUBTS, {}), **doubts, **doubt},
         }
+        answering: dict[str, Any] = {}
+        if model.knows_pressure:
+            family = replace(family, covered=covered)
+        else:
+            manifest, answering = {**manifest, "left_out": {}}, {"applicability": covered, "chosen": PAIRS}
         result.append(
             replace(
                 model,
@@ -207,9 +235,8 @@ def fit_pairs(models: Sequence[NFModel], rows: MixRows, hints: Floats) -> list[N
                     PAIRS: calibration[number],
                     **({REPEATS: repeats} if repeats.count else {}),
                 },
-                applicability=applicability(names, np.vstack([np.zeros((1, len(names))), pressure_on])),
-                chosen=PAIRS,
                 manifest=manifest,
+                **answering,
             )
         )
     return result
@@ -224,20 +251,26 @@ def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
     return _Rows(rows.target, counts[:, :-1], -np.log(share), np.minimum(share, 1.0))
 
 
+def _numbers(models: Sequence[NFModel], rank: int) -> int:
+    """Return the number of sensitivities and pressures; a fit of rank 2 needs as many runs."""
+    return 2 * len(models) * rank
+
+
 def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: _Choice) -> dict[str, str]:
     """Return a note that the models' accuracy is unknown if there are fewer runs than parameters."""
-    unknown = 2 * len(models) * chosen.rank
+    unknown = _numbers(models, chosen.rank)
     if len(rows.loss) >= unknown:
         return {}
     return {PAIRS: f"{len(rows.loss)} runs for {unknown} numbers of {len(models)} functions"}
 
 
-def _held_out(rows: _Rows, fold: NDArray[np.int64], hints: Floats, choice: _Choice) -> Floats:
+def _held_out(rows: _Rows, predicted: _Rows, fold: NDArray[np.int64], hints: Hints, choice: _Choice) -> Floats:
     """Return predictions for held-out runs, as shares of solo throughput."""
     share = np.full(len(fold), np.nan)
     for number in np.unique(fold):
         out = fold == number
-        share[out] = np.exp(-np.maximum(_fit(rows.chosen(~out), hints, choice).losses(rows.chosen(out)), 0.0))
+        latent = _fit(rows.chosen(~out), predicted, hints, choice)
+        share[out] = np.exp(-np.maximum(latent.losses(rows.chosen(out)), 0.0))
     return share
 
 
@@ -259,7 +292,7 @@ def _repeats(rows: _Rows) -> ConformalCalibration:
 
 
 def _expected(values: Floats, hint: Floats) -> Floats:
-    """Return what each function's value is drawn to: a straight line over what probes tell, else the mean of all."""
+    """Return what each function's value is drawn to: a straight line over its hints, else the mean of all."""
     if not hint.any():
         return np.broadcast_to(values.mean(axis=0), values.shape)
     design = np.column_stack([np.ones(len(hint)), hint])
@@ -267,16 +300,38 @@ def _expected(values: Floats, hint: Floats) -> Floats:
     return line
 
 
-def _fit(rows: _Rows, hints: Floats, choice: _Choice) -> _Latent:
+def _fit(rows: _Rows, predicted: _Rows, hints: Hints, choice: _Choice) -> _Latent:
     """Return hidden sensitivities and pressures, fitted in turn by ridge regression."""
-    rank, strength = choice.rank, choice.strength
-    suffers, presses = hints.T * choice.with_hints
-    functions, generator = rows.counts.shape[1], np.random.default_rng(0)
+    rows = rows.with_rows(predicted) if choice.with_predicted else rows
+    return _turns(rows, hints[choice.source], choice.strength, _start(rows, hints, choice))
+
+
+def _start(rows: _Rows, hints: Hints, choice: _Choice) -> _Latent:
+    """Return where the fit begins: rank 1 with equal functions, rank 2 with rank 1's fit and its largest residuals.
+
+    From random starts, rank 2 ended in one of two minima, depending on the order of the functions.
+    """
     neighbours = np.maximum(rows.counts.sum(axis=1), 1.0)
-    level = np.sqrt(max(float(np.average(rows.loss / neighbours, weights=rows.weight)), 1e-4) / rank)
-    # equal for all functions, except for what distinguishes ranks
-    spread = 0.0 if rank == 1 else 0.3
-    weights, pressure = (level * (1.0 + spread * generator.standard_normal((functions, rank))) for _ in range(2))
+    if choice.rank == 1:
+        level = np.sqrt(max(float(np.average(rows.loss / neighbours, weights=rows.weight)), 1e-4))
+        return _Latent(*(np.full((rows.counts.shape[1], 1), level) for _ in range(2)))
+    first = choice._replace(rank=1)
+    latent = _turns(rows, hints[choice.source], choice.strength, _start(rows, hints, first))
+    left = (rows.loss - latent.losses(rows)) * rows.weight / neighbours
+    table = np.zeros((rows.counts.shape[1],) * 2)
+    np.add.at(table, rows.target, left[:, None] * rows.counts)
+    targets, size, others = np.linalg.svd(table)
+    root = np.sqrt(max(float(size[0]), 1e-9))
+    return _Latent(
+        np.column_stack([latent.weights, root * targets[:, 0]]),
+        np.column_stack([latent.pressure, root * others[0]]),
+    )
+
+
+def _turns(rows: _Rows, hints: Floats, strength: float, latent: _Latent) -> _Latent:
+    """Return the fit from a start, after a fixed number of turns (:data:`_TURNS`)."""
+    weights, pressure, (suffers, presses) = latent.weights, latent.pressure, hints.transpose(1, 0, 2)
+    functions, rank = weights.shape
     eye = np.eye(rank)
     for _ in range(_TURNS):
         mean, pressure_on = _expected(weights, suffers), rows.counts @ pressure

@@ -115,7 +115,7 @@ def train(
     fit = partial(_fit_subject, families=families, for_tables=for_tables, facts=facts, strict=models is not None)
     listed = list(subjects(dataset, targets))
     fitted = list(each(fit, listed))
-    finished = with_pairs(dataset, _with_mixes(dataset, listed, fitted, facts))
+    finished = with_pairs(dataset, _with_mixes(dataset, listed, fitted, facts), everything=targets is None)
     if not finished:
         raise MissingMetricError(
             f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows, nor "

@@ -38,15 +38,23 @@ def sequence_of(items: Iterable[Workload | str] | Mapping[str, int] | Workload |
     return list(items)
 
 
-def dataset_of(dataset: "ProfileDataset | str | Path") -> "ProfileDataset":
-    """Return a dataset; a path or the name of a shipped dataset is loaded.
+def dataset_of(dataset: "ProfileDataset | str | Path | Sequence[ProfileDataset | str | Path]") -> "ProfileDataset":
+    """Return a dataset; a path or the name of a shipped dataset is loaded, several datasets are merged.
 
-    Raises UnknownNameError or ConfigurationError if there is no such dataset.
+    Raises UnknownNameError or ConfigurationError if there is no such dataset; IncompatibleMeasurementsError for
+    datasets that must not be merged.
     """
     from slomo.records.catalog import find_dataset  # pandas
 
     if isinstance(dataset, (str, Path)):
         return find_dataset(str(dataset))
+    if isinstance(dataset, Sequence):
+        if not dataset:
+            raise InvalidValueError("a list without a dataset", hint="give what `profile` returned, or paths to it")
+        whole, *others = [dataset_of(each) for each in dataset]
+        for other in others:
+            whole = whole.merge(other)
+        return whole
     if not hasattr(dataset, "frame"):
         shown = repr(dataset) if isinstance(dataset, (int, float)) else f"a {type(dataset).__name__}"
         hint = "give what `profile` returned or a path to it; `import_table` makes one of a table measured elsewhere"

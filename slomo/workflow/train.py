@@ -23,7 +23,7 @@ from slomo.workflow.progress import listening
 
 
 def train(
-    dataset: ProfileDataset | str | Path | None = None,
+    dataset: ProfileDataset | str | Path | Sequence[ProfileDataset | str | Path] | None = None,
     *,
     start: ModelLibrary | str | Path | None = None,
     machine: str | Machine | None = None,
@@ -38,8 +38,8 @@ def train(
 
     Parameters
     ----------
-    dataset : ProfileDataset or path
-        What was measured; a path or the name of a shipped dataset is loaded.
+    dataset : ProfileDataset or path, or a list of them
+        What was measured; a path or the name of a shipped dataset is loaded, several datasets are merged.
         Rows of plan ``solo``, ``pressure`` and ``imported`` are fitted; rows of ``mix`` set the width of intervals.
         With `start` it may have a handful of runs, or be left out.
     start : ModelLibrary or path, optional
@@ -76,6 +76,8 @@ def train(
         Without dataset and `start`, or for an option that `start` excludes.
     UnknownNameError
         For a model or target there is none of.
+    IncompatibleMeasurementsError
+        For several datasets that must not be merged.
     """
     if start is not None:
         if models is not None or scheduler is not None:
@@ -109,7 +111,7 @@ def train(
 
 def _carried(
     library: ModelLibrary,
-    dataset: ProfileDataset | str | Path | None,
+    dataset: ProfileDataset | str | Path | Sequence[ProfileDataset | str | Path] | None,
     machine: str | Machine | None,
     targets: Sequence[str] | str | None,
     seed: int,

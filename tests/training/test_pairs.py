@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from slomo.cli.main import main
+from slomo.errors import IncompatibleMeasurementsError
 from slomo.models.applicability import Verdict
 from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.estimates import ThroughputEstimates
@@ -15,6 +16,7 @@ from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.door import import_table
 from slomo.records.importing.named import import_pairs
 from slomo.records.importing.probe_tables import ProbeTables
 from slomo.records.storage import save_dataset
@@ -25,6 +27,7 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.drift import check_drift
 from slomo.workflow.place import place
 from slomo.workflow.predict import predict
+from slomo.workflow.train import train as slomo_train
 
 MACHINE = "rack"
 NAMES = [f"app{number}" for number in range(14)]
@@ -217,10 +220,28 @@ def test_probes_tell_of_pairs_that_were_not_measured(tmp_path):
     plain = train(import_pairs(tmp_path / "pairs.csv", MACHINE), models=["none"])
     probed = train(import_pairs(tmp_path / "pairs.csv", MACHINE, probes=probes), models=["none"])
     assert error(probed) < 0.8 * error(plain)
-    assert probed.find("app0").manifest["pairs"]["probes"] is True
+    assert probed.find("app0").manifest["pairs"]["drawn_to"] == "probes"
     turned = replace(probes, beside=dict(zip(probes.names, list(probes.beside.values())[::-1], strict=True)))
     misled = train(import_pairs(tmp_path / "pairs.csv", MACHINE, probes=turned), models=["none"])
     assert error(misled) < 1.5 * error(plain)
+
+
+def test_answers_do_not_depend_on_the_order_of_functions(tmp_path):
+    """Two kinds of pressure, three pairs in four: the table's order is no matter, and hidden pairs are told."""
+    draw = np.random.default_rng(8)
+    loss = draw.uniform(0.1, 1.0, (2, 14)).T @ draw.gamma(1.0, 0.15, (2, 14))
+    pairs = set(itertools.permutations(range(14), 2))
+    known = sorted(pair for pair in pairs if (5 * sum(pair) + pair[0] * pair[1]) % 3)
+    lines = [f"{name},,1.0" for name in NAMES]
+    lines += [f"{NAMES[one]},{NAMES[other]},{np.exp(-loss[one, other])}" for one, other in known]
+    told = []
+    for order in (lines, lines[::-1]):
+        (tmp_path / "pairs.csv").write_text("\n".join(["one,other,share", *order]) + "\n")
+        predictor = Predictor(train(import_pairs(tmp_path / "pairs.csv", MACHINE), models=["none"]), MACHINE)
+        hidden = sorted(pairs - set(known))
+        told.append([predictor.predict(NAMES[i], [NAMES[j]], explain=False).throughput_mpps for i, j in hidden])
+    assert told[0] == pytest.approx(told[1], rel=1e-6)
+    assert np.abs(told[0] - np.exp(-loss[tuple(np.transpose(hidden))])).mean() < 0.01
 
 
 def test_questions_without_neighbours_are_answered_and_placed(library):
@@ -297,3 +318,141 @@ def test_few_pairs_are_answered_in_words(tmp_path, capsys):
     save_dataset(dataset, tmp_path / "pairs.parquet")
     assert main(["evaluate", "--models", models, "--dataset", str(tmp_path / "pairs.parquet")]) == 0
     assert "'pairs' learns from all mixes of its table" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory) -> ProfileDataset:
+    """One pair in four."""
+    lines = ["one,other,one_mpps,other_mpps", *(f"{name},,{alone}," for name, alone in zip(NAMES, ALONE, strict=True))]
+    for one, other in itertools.combinations(range(14), 2):
+        if other - one in (1, 6):
+            lines.append(f"{NAMES[one]},{NAMES[other]},{kept(one, other)},{kept(other, one)}")
+    path = tmp_path_factory.mktemp("few") / "pairs.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return import_pairs(path, MACHINE)
+
+
+def counted(folder, presses, suffers, machine=MACHINE, cells=None) -> ProfileDataset:
+    """Solo runs with counters: references grow with the pressure, hits with the sensitivity."""
+    hits = 10.0 * suffers
+    refs = hits + 100.0 * presses
+    lines = ["name,refs,misses,held,mpps,others"]
+    for number, name in enumerate(NAMES[:13]):
+        row = [name, refs[number], refs[number] - hits[number], 1000.0 + 1e4 * presses[number], ALONE[number], 0]
+        lines.append(",".join(str((cells or {}).get((name, place), cell)) for place, cell in enumerate(row)))
+    (folder / "alone.csv").write_text("\n".join(lines) + "\n")
+    columns = {
+        "name": {"label": "nf"},
+        "refs": {"metric": "L2MISS", "unit": "M/s"},
+        "misses": {"metric": "L3MISS", "unit": "M/s"},
+        "held": {"metric": "L3OCC", "unit": "KiB"},
+        "mpps": {"target": "throughput", "unit": "Mpps"},
+        "others": {"label": "competitor_count"},
+    }
+    mapping = {"machine": machine, "vectors": "own", "columns": columns}
+    return import_table(folder / "alone.csv", mapping)
+
+
+def error_of_the_rest(library) -> float:
+    """Mean error of the pairs that are not among the few."""
+    predictor, away = Predictor(library, MACHINE), []
+    for one, other in itertools.combinations(range(14), 2):
+        if other - one not in (1, 6):
+            told = predictor.predict(NAMES[one], [NAMES[other]], explain=False)
+            away.append(abs(told.throughput_mpps - kept(one, other)) / ALONE[one])
+    return float(np.mean(away))
+
+
+def test_counters_of_solo_runs_tell_of_pairs_that_were_not_measured(few, tmp_path):
+    """With counters of most functions alone, hidden pairs are told better; counters of other functions do no harm."""
+    with pytest.warns(UserWarning, match=r"count as average: 'app13@64B,100000f' \(no solo run\)"):
+        with_counters = slomo_train([few, counted(tmp_path, PRESSES, SUFFERS)])
+    plain = train(few)
+    assert error_of_the_rest(with_counters) < 0.85 * error_of_the_rest(plain)
+    assert with_counters.find("app0").manifest["pairs"]["drawn_to"] == "counters"
+    with pytest.warns(UserWarning, match="count as average"):
+        misled = slomo_train([counted(tmp_path, PRESSES[::-1], SUFFERS[::-1]), few])
+    assert error_of_the_rest(misled) < 1.5 * error_of_the_rest(plain)
+
+
+def test_the_command_merges_a_profile_and_pairs(few, tmp_path):
+    """`slomo train alone.parquet pairs.parquet` trains what `slomo.train` does with a list."""
+    alone = counted(tmp_path, PRESSES, SUFFERS)
+    for name, each in (("alone", alone), ("pairs", few)):
+        save_dataset(each, tmp_path / f"{name}.parquet")
+    paths = [str(tmp_path / f"{name}.parquet") for name in ("alone", "pairs")]
+    with pytest.warns(UserWarning, match="count as average"):
+        assert main(["train", *paths, "--models", str(tmp_path / "models"), "--model", "none"]) == 0
+    with pytest.warns(UserWarning, match="count as average"):
+        library = slomo_train(paths, models=["none"])
+    told = predict("app0", "app7", ModelLibrary.load(tmp_path / "models"), machine=MACHINE)
+    assert told.throughput_mpps == predict("app0", "app7", library, machine=MACHINE).throughput_mpps
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"machine": "rack-9"}, r"'app2@64B,100000f' \(row \d+, column machine: rack-9\)"),
+        ({"cells": {("app2", 2): ""}}, r"'app2@64B,100000f' \(row \d+, column own.L3MISS: missing\)"),
+    ],
+)
+def test_counters_that_do_not_fit_are_told_by_row_and_column(few, tmp_path, wrong, message):
+    """Counters of another machine, and a solo run that lacks one of them."""
+    with pytest.warns(UserWarning, match=message):
+        slomo_train([few, counted(tmp_path, PRESSES, SUFFERS, **wrong)], models=["none"])
+
+
+def test_shares_and_rates_of_one_function_are_not_merged(tmp_path):
+    """Shares of solo throughput beside runs in Mpps: told by function, row and column."""
+    (tmp_path / "shares.csv").write_text("one,other,share\napp0,app1,0.9\napp1,app0,0.8\n")
+    shares = import_pairs(tmp_path / "shares.csv", MACHINE)
+    with pytest.raises(IncompatibleMeasurementsError, match=r"'app0' on rack has shares .* Mpps in row 0, column thro"):
+        shares.merge(counted(tmp_path, PRESSES, SUFFERS))
+
+
+@pytest.fixture(scope="module")
+def profile(toy_profile) -> ProfileDataset:
+    """The toy's three functions alone and beside the synthetic competitor."""
+    return toy_profile.rows((toy_profile.frame["plan"] != "mix").to_numpy())
+
+
+PROFILED = ("lpm", "nat", "ids")
+
+
+def beside_profiled(target: str, other: str) -> float:
+    """Throughput of a function beside another, of which one at least is known by name alone [Mpps]."""
+    solo, suffers, presses = (
+        dict(zip((*PROFILED, *NAMES), each, strict=False))
+        for each in ((5.0, 3.0, 0.7, *ALONE), (0.8, 0.5, 0.4, *SUFFERS), (0.25, 0.4, 0.3, *PRESSES))
+    )
+    return float(solo[target] * np.exp(-suffers[target] * presses[other]))
+
+
+def test_functions_known_by_name_are_answered_beside_profiled_ones(profile, tmp_path):
+    """Names answer where a name is on the server, in arrays and for promises, too; else profiles answer, as before."""
+    everybody, hidden = [*PROFILED, *NAMES[:7]], [("lpm", "app6"), ("nat", "app2"), ("app1", "app4")]
+    lines = [
+        "one,other,one_mpps,other_mpps",
+        *(f"{name},,{alone}," for name, alone in zip(NAMES[:7], ALONE, strict=False)),
+    ]
+    for one, other in itertools.combinations(everybody, 2):
+        if other not in PROFILED and (one, other) not in hidden:
+            lines.append(f"{one},{other},{beside_profiled(one, other)},{beside_profiled(other, one)}")
+    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+    with pytest.warns(UserWarning, match="count as average"):
+        library = slomo_train([profile, import_pairs(tmp_path / "pairs.csv", "e5-2620v4")], models=["none"])
+    for one, other in (*hidden, *(pair[::-1] for pair in hidden), ("lpm", "app0")):
+        told = predict(one, other, library)
+        assert told.model == "pairs"
+        assert told.throughput_mpps == pytest.approx(beside_profiled(one, other), rel=0.06)
+    assert (told.verdict, told.throughput_mpps) == (Verdict.SUPPORTED, pytest.approx(beside_profiled("lpm", "app0")))
+    batch = Predictor(library, "e5-2620v4").predict_batch(["lpm", "lpm", "app0"], [["app0"], ["nat"], ["lpm"]])
+    assert (batch.throughput_mpps[0], batch.low_mpps[0]) == (told.throughput_mpps, told.interval[0])
+    library.save(tmp_path / "models")
+    assert predict("lpm", "app0", ModelLibrary.load(tmp_path / "models")).to_dict() == told.to_dict()
+    before, now = (predict("lpm", "nat", each) for each in (slomo_train(profile, models=["none"]), library))
+    assert (now.model, now.throughput_mpps, now.interval) == ("equilibrium", before.throughput_mpps, before.interval)
+    assert predict("lpm", "app0", library, model="none").model == "none"
+    assert batch.throughput_mpps[1] == predict("lpm", "nat", library).throughput_mpps
+    rates = ThroughputEstimates(library, confidence=0.5).rates("e5-2620v4", [(_key("app0"), _key("lpm"))])[0]
+    assert rates[_key("lpm")][0] == told.throughput_mpps

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("dataset", type=click.Path(), required=False)
+@click.argument("dataset", type=click.Path(), nargs=-1)
 @models_option
 @click.option(
     "--from-models",
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @jobs_option
 @json_option
 def command(
-    dataset: str | None,
+    dataset: tuple[str, ...],
     models: str | None,
     start: str | None,
     machine: str | None,
@@ -65,7 +65,7 @@ def command(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Train models of every network function of DATASET, and save them.
+    """Train models of every network function of DATASET, and save them; several DATASETs are merged.
 
     Rows of plans `solo` and `pressure` (and imported rows) are fitted; rows of `mix` set the width of intervals, and 30
     or more with counters also teach the equilibrium. Models of other network functions in DIR stay there; models of the
@@ -79,11 +79,11 @@ def command(
 
     Example: slomo train profile.parquet
     """
-    from slomo.records.catalog import find_dataset
+    from slomo.workflow.names import dataset_of
     from slomo.workflow.train import train
 
     chosen = settings(models=models, seed=seed)
-    rows_given = None if dataset is None else find_dataset(dataset)
+    rows_given = dataset_of(dataset) if dataset else None
     spread: dict[str, Any] = {"jobs": 1 if jobs is None else jobs, "scheduler": scheduler}
     spread |= {"start": start, "machine": machine, "progress": sys.stderr.isatty()}
     held = _kept(Path(chosen.models))  # a folder with other content is refused before hours of training

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
+from slomo.models.applicability import Applicability
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
 
 #: Name of the family, and of the calibration from co-locations that were measured more than once.
@@ -60,6 +61,8 @@ class LatentSensitivity(Stored, kind="latent"):
     #: Largest number of competitors in its measurements.
     most: int
     composition: CompositionKind = "latent"
+    #: Range of the fitted pressures, if the function was also profiled, whose model has another range.
+    covered: Applicability | None = None
 
     def __post_init__(self) -> None:
         fits = self.weights.ndim == 1 and self.pressure.shape in (self.weights.shape, (0,))

@@ -4,6 +4,7 @@ The confidence is the probability that all SLOs of a socket hold; `slomo.placeme
 lower bounds of predictions.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -245,7 +246,7 @@ class ThroughputEstimates:
         members = np.where(kinds.strange(members), kinds.sensitive, members)
         who, needed = kinds.models_of(members)[0], np.array([need for _, need in ordered])
         places = predict_places(kinds.tenants, members, machine, self.how)
-        calibrations = kinds.calibrations(bool(places.jointly[0]), self.model)
+        calibrations = kinds.calibrations(bool(places.jointly[0]), str(kinds.families(who[np.newaxis], self.model)[0]))
         factors = kinds.factors_of(who, self.factors.get(machine, {}))
         measured = kinds.measured.breaking(members[0], needed)
         return (
@@ -334,15 +335,16 @@ class ThroughputEstimates:
     def _bounds(self, kinds: Kinds, who: NDArray[np.int64], places: Places, different: NDArray[np.int64]) -> Floats:
         """Return the lower bound of each tenant's throughput, from known prediction errors [Mpps]."""
         bound = np.zeros(who.shape)
-        for jointly in (True, False):
-            rows = np.flatnonzero(places.jointly == jointly)
+        families = kinds.families(who, self.model)
+        for jointly, family in itertools.product((True, False), np.unique(families).tolist()):
+            rows = np.flatnonzero((places.jointly == jointly) & (families == family))
             if len(rows):
-                calibrations, possible = kinds.calibrations(jointly, self.model), places.possible[rows]
+                calibrations, possible = kinds.calibrations(jointly, family), places.possible[rows]
                 bound[rows] = lower_mpps(
                     calibrations, kinds.solo_mpps, who[rows], possible, self.confidence, different[rows]
                 )
                 if not jointly:
-                    factor = kinds.stretch(who[rows], self.model)
+                    factor = kinds.stretch(who[rows], family)
                     below = np.maximum(possible - factor * (possible - bound[rows]), 0.0)
                     bound[rows] = np.where(factor > 1.0, below, bound[rows])
         return bound

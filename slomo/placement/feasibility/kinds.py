@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from slomo.equilibrium.judgement import NAME
 from slomo.models.evidence import groundless, too_few_of_profile
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.responses.latent import LatentSensitivity
+from slomo.models.responses.latent import PAIRS, LatentSensitivity
 from slomo.placement.feasibility.measured import MeasuredRates
 from slomo.prediction.tenants import TenantModel
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -89,6 +90,15 @@ class Kinds:
             else _NO_ERRORS
             for each, errors in zip(self.models, self.known_errors(jointly, model), strict=True)
         ]
+
+    def families(self, who: Numbers, model: str) -> NDArray[np.str_]:
+        """Return the family that answers on each server: ``pairs`` if an NF is known by name alone, else `model`.
+
+        `who`, shape (servers, places): numbers of models, -1 for empty places.
+        """
+        by_name = np.array([*(each.chosen == PAIRS for each in self.models), False])[who].any(axis=1)
+        families: NDArray[np.str_] = np.where(by_name & (model == DEFAULT_MODEL), PAIRS, model)
+        return families
 
     def stretch(self, who: Numbers, model: str) -> Floats:
         """Return by which factor the error grows at each place: above 1 for models by name, beside more than measured.

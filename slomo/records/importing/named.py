@@ -31,7 +31,7 @@ from slomo.records.importing.mapping import throughput_mpps
 from slomo.records.importing.plausible import MOST_OF_SOLO, fitting_unit, port_fault, share_fault, throughput_fault
 from slomo.records.importing.probe_tables import ProbeTables
 from slomo.records.importing.table import MeasuredTable, fingerprint_of, measured_row, read_table
-from slomo.records.provenance import describe_environment
+from slomo.records.provenance import SCHEMA_VERSION
 from slomo.units import UNITS
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Traffic, Workload
@@ -107,7 +107,8 @@ def import_pairs(
             hint="a row is a co-location: lpm,nat,4.1,2.9",
         )
     alone = {row[schema.TARGET] for row in listed if not row[schema.COMPETITOR_COUNT]}
-    environment = describe_environment("imported", host=False)
+    # names and rates say nothing of testbed and settings: they are merged with any profile of the machine
+    environment: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     environment["import"] = {"file": place.name, "rows": len(listed), "unit": columns.unit}
     if probes is not None:
         environment[schema.PROBES] = {machine: probes.hints}
