@@ -33,10 +33,11 @@ from typing import Any
 from service import MACHINE, NAMES, models, questions, service
 
 from slomo.models.library import ModelLibrary
+from slomo.prediction.batch import MOST_MIXES
 from slomo.service.api.routes import OPERATIONS
 from slomo.service.application import Service, make_app
 from slomo.service.door.bodies import Questions
-from slomo.service.knowledge.questions import MOST_KEPT, MOST_MIXES
+from slomo.service.knowledge.questions import MOST_KEPT
 from slomo.service.server import serve
 from slomo.service.settings import ServiceSettings
 

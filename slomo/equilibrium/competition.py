@@ -46,30 +46,15 @@ def mix_features(
     compat: str | None = None,
     traffic: Mapping[str, float] | None = None,
 ) -> Floats:
-    """Return the model's inputs for many mixes.
+    """Return the model's inputs for many mixes, shape (mixes, names).
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        The distinct competitors.
-    members : ndarray of int, shape (mixes, places)
-        Index into `models` per place; -1 for an empty place. The order of places does not matter, to the last bit.
-    names : sequence of str
-        Wanted metrics, and ``traffic.*`` attributes of the target.
-    capacities : Capacities, optional
-        Capacities of the machine, which limit the sums.
-    composition : {"pressure", "solo", "none", "latent"}
-        Which vectors to compose: those under mutual pressure, solo vectors, none, or latent pressures, which are not
-        measured.
-    compat : {"published"}, optional
-        Use SLOMO's published rule: medians per number of competitors.
-    traffic : mapping of str to float, optional
-        The target's traffic attributes.
+    The result is NaN if a competitor did not report a metric. For a mix without competitors, metrics that add up are 0.
 
-    Returns
-    -------
-    ndarray, shape (mixes, names)
-        NaN if a competitor did not report a metric. For a mix without competitors, metrics that add up are 0.
+    `models`: the distinct competitors. `members`, shape (mixes, places): index into `models` per place, -1 for an empty
+    place; the order of places does not matter, to the last bit. `names`: wanted metrics, and ``traffic.*`` attributes
+    of the target, whose values are in `traffic`. `capacities`: the machine's, which limit the sums. `composition`:
+    which vectors to compose: those under mutual pressure, solo vectors, none, or latent pressures, which are not
+    measured. `compat`: SLOMO's published rule, medians per number of competitors.
     """
     if composition == "latent":
         return _added(latent_rows(models, len(names)), np.asarray(members, dtype=np.int64))

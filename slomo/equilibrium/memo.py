@@ -51,17 +51,7 @@ class JointMemo:
     def solve(self, members: NDArray[np.integer], offered_mpps: Floats | None = None) -> Joint:
         """Return the result of `solve_joint`; servers solved before are looked up.
 
-        Parameters
-        ----------
-        members : ndarray of int, shape (servers, places)
-            Index of the NF per place, -1 for an empty place; the order of places does not matter.
-        offered_mpps : ndarray, shape (servers, places), optional
-            Offered load [Mpps]; NaN saturates an NF.
-
-        Raises
-        ------
-        MissingMetricError, ConfigurationError, InvalidValueError
-            The errors of `solve_joint`.
+        Raises the errors of `solve_joint`, whose arrays these are.
         """
         check_servers(self.models, members, offered_mpps)
         order, sorted_members, offered = canonical(self._rank, members, offered_mpps)

@@ -95,34 +95,15 @@ def solve_joint(
 ) -> Joint:
     """Find the equilibria of many servers (sockets) in one call.
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        The distinct NFs, all with a `response`.
-    members : ndarray of int, shape (servers, places)
-        Index into `models` per place, -1 for an empty place; the order of places does not matter, to the last bit.
-    offered_mpps : ndarray, shape (servers, places), optional
-        Offered load [Mpps]; NaN (and everything, by default) saturates an NF.
-    coverage : float
-        Coverage of the intervals.
-    window_s : float, optional
-        Length of the measurement to which the intervals apply [s]; it matters for NFs that serve their whole offered
-        load, since arrivals vary. By default the length of the calibration mixes at reduced load, or else of the
-        profile's runs.
-    first_only : bool
-        Whether to compute only the throughput of the NF in the first place, which saves half of the time; at saturating
-        load, others then have 0.
+    Raises the errors of `slomo.equilibrium.settling.responses_of`; InvalidValueError for arrays whose shapes do not
+    match, or a measurement of length 0.
 
-    Returns
-    -------
-    Joint
-
-    Raises
-    ------
-    MissingMetricError, ConfigurationError
-        The errors of `slomo.equilibrium.settling.responses_of`.
-    InvalidValueError
-        For arrays whose shapes do not match, or a measurement of length 0.
+    `models`: the distinct NFs, all with a `response`. `members`, shape (servers, places): index into `models` per
+    place, -1 for an empty place; the order of places does not matter, to the last bit. `offered_mpps`, same shape:
+    offered load; NaN (and everything, by default) saturates an NF. `window_s`: length of the measurement to which the
+    intervals apply, since arrivals vary; by default that of the calibration mixes at reduced load, or else of the
+    profile's runs. `first_only`: compute only the throughput of the NF in the first place, which saves half of the
+    time; at saturating load, others then have 0.
     """
     models = tuple(models)
     check_servers(models, members, offered_mpps)

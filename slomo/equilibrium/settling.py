@@ -78,7 +78,7 @@ class ServerGroup:
         self.offered = offered
         #: Whether this is a single server without empty places, as in most calls; `_here`: places with an NF, 0 for
         #: such a server.
-        self.is_one = _is_full(members)
+        self.is_one = len(members) == 1 and members.shape[1] > 0 and bool(members[0, -1] >= 0)  # empty places come last
         self._here: NDArray[np.bool_] | int = 0 if self.is_one else members >= 0
         self._read: Callable[[Floats], Floats] | None = None
 
@@ -98,11 +98,6 @@ class ServerGroup:
         self.read(responses, state)
         pace: Floats = state.mpps / np.maximum(state.speed, TINY)
         return pace if isinstance(self._here, int) else np.where(self._here, pace, 1.0)
-
-
-def _is_full(members: NDArray[np.int64]) -> bool:
-    """Return whether this is a single server without empty places; empty places come last."""
-    return len(members) == 1 and members.shape[1] > 0 and bool(members[0, -1] >= 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,6 +32,21 @@ class RefusedError(Exception):
         self.token = token
 
 
+def json_object(line: str) -> dict[str, Any] | None:
+    """Return the JSON object in one line of a program's output; None for any other line.
+
+    Examples
+    --------
+    >>> json_object('{"packets": 5}'), json_object("{5"), json_object("5")
+    ({'packets': 5}, None, None)
+    """
+    try:
+        data = json.loads(line) if line.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
 def parse_json(text: str | bytes, name: str, hint: str | None = None, most: float = MOST) -> Any:
     """Parse JSON with unique keys and finite numbers; raises the errors of :func:`slomo.files.documents.parse`.
 

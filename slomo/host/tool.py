@@ -42,6 +42,11 @@ class Finished:
     stdout: str
     stderr: str
 
+    @property
+    def output(self) -> list[str]:
+        """Lines of standard output, then of standard error, without empty ones."""
+        return [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines() if line.strip()]
+
     def last_words(self, lines: int = 2) -> str:
         r"""Return the end of the tool's output, in one line.
 
@@ -50,8 +55,7 @@ class Finished:
         >>> Finished(("pcm",), 1, "", "a\n\nb\n").last_words()
         'a | b'
         """
-        spoken = [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines() if line.strip()]
-        return " | ".join(spoken[-lines:]) or "it said nothing"
+        return " | ".join(self.output[-lines:]) or "it said nothing"
 
 
 class RunningTool(ProcessGroup):

@@ -14,7 +14,7 @@ from slomo.vocabulary.defaults import (
     compat_named,
     method_named,
 )
-from slomo.vocabulary.numbers import positive_number
+from slomo.vocabulary.numbers import positive_number, share_hint
 
 
 class OptionFields(AnswerOptions, total=False):
@@ -85,6 +85,5 @@ def check_coverage(coverage: float) -> None:
     if not isinstance(coverage, (int, float)):
         raise InvalidValueError(f"coverage is {coverage!r}, needed a number above 0 and below 1", hint="0.9 is usual")
     if not 0.0 < coverage < 1.0:
-        meant = f"a share, not a percentage: {coverage / 100:g} for {coverage:g} %"
-        hint = meant if 1.0 < coverage < 100.0 else "0.9 is usual"
+        hint = share_hint(coverage, "0.9 is usual")
         raise InvalidValueError(f"coverage is {coverage}, needed above 0 and below 1", hint=hint)

@@ -85,15 +85,7 @@ def _steps(axes: "Axes", steps: Mapping[str, Mapping[str, float]], names: list[s
             level -= part
         lowest = min(lowest, level, begin)
         total = begin - level
-        axes.annotate(
-            f"{-total:z.3f}\n({-100 * total / solo_mpps:z.1f} %)",
-            (place, max(begin, level)),
-            xytext=(0, 4),
-            textcoords="offset points",
-            ha="center",
-            fontsize=9,
-            color=_INK,
-        )
+        _write_above(axes, f"{-total:z.3f}\n({-100 * total / solo_mpps:z.1f} %)", (place, max(begin, level)))
         axes.plot([place - 0.31, place + 1.31], [level, level], color=_GREY, linewidth=0.8, linestyle=":", zorder=2)
     axes.plot([-0.31, 1.31], [solo_mpps, solo_mpps], color=_GREY, linewidth=0.8, linestyle=":", zorder=2)
     return lowest
@@ -109,15 +101,11 @@ def _ends(axes: "Axes", prediction: Prediction, last: int) -> None:
     for place, value in ((0, prediction.solo_mpps), (last, max(high, middle))):
         share = -100 * prediction.slowdown
         text = f"{prediction.solo_mpps:.3f}" if place == 0 else f"{middle:.3f}\n({share:z.1f} %)"
-        axes.annotate(
-            text,
-            (place, value),
-            xytext=(0, 4),
-            textcoords="offset points",
-            ha="center",
-            fontsize=9,
-            color=_INK,
-        )
+        _write_above(axes, text, (place, value))
+
+
+def _write_above(axes: "Axes", text: str, place: tuple[float, float]) -> None:
+    axes.annotate(text, place, xytext=(0, 4), textcoords="offset points", ha="center", fontsize=9, color=_INK)
 
 
 def _labels(axes: "Axes", prediction: Prediction, steps: Mapping[str, object], names: list[str], lowest: float) -> None:

@@ -204,12 +204,9 @@ class Jobs:
         finally:
             ending = self._store.write(lambda connection: _end(connection, watched.job))
             await asyncio.shield(asyncio.wrap_future(ending))
-            self._forget_old()
-
-    def _forget_old(self) -> None:
-        ended = [name for name, item in self._live.items() if item.job.has_ended]
-        for name in ended[:-50]:
-            del self._live[name]
+            ended = [name for name, item in self._live.items() if item.job.has_ended]
+            for name in ended[:-50]:
+                del self._live[name]
 
 
 def _end(connection: "sqlite3.Connection", job: Job) -> None:

@@ -3,11 +3,13 @@
 Label values are the service's own (declared paths, verbs, states), never a caller's text. The number of series per node
 is limited; the number of omitted series is exposed, too. Names follow Prometheus' conventions: base units, a unit as
 suffix, ``_total`` for counters.
+
+`prometheus_client` would replace a third of this file. It is not used since it does not bound the number of series, and
+took seven times as long to count a request and three times as long to write ten thousand gauges.
 """
 
 import os
 import resource
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -104,7 +106,6 @@ class Metrics:
         self.actions = Counter("slomo_control_actions_total", "Changes made to the cluster or to hosts.", ("verb",))
         self.reloads = Counter("slomo_model_reloads_total", "Exchanges of the models in force.", ("outcome",))
         self._sources: list[Callable[[], Iterable[Gauge]]] = []
-        self._lock = threading.Lock()
 
     def source(self, gauges: Callable[[], Iterable[Gauge]]) -> None:
         """Add a function that is called when metrics are read."""

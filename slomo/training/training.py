@@ -66,37 +66,15 @@ def train(
 ) -> ModelLibrary:
     """Train models of every NF in a dataset.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Rows of plans ``solo``, ``pressure`` and ``imported`` are fitted; rows of plan ``mix`` set the width of
-        intervals, and teach responses to running neighbours (`slomo.training.mixes_fit`). Runs that offered an NF less
-        than it can serve train its latency model.
-    models : sequence of str or ModelFamily, optional
-        Families, by name or as your own instances; all of slomo's by default, except those that need a metric
-        that was not measured (the manifest says which).
-    targets : sequence of str, optional
-        Workload keys or NF names; all by default.
-    seed : int
-        Seed of all random numbers.
-    each : callable
-        Function that applies the fit to every NF: `map`, or one that does so elsewhere (`slomo.fleet.spread`); the
-        models do not depend on it.
+    Raises MissingMetricError if a model requested by name needs a metric that the dataset lacks, or no rows can be
+    fitted; UnknownNameError for a model or target that does not exist. SLOMO (SIGCOMM'20), sections 4.1 and 5.1.
 
-    Returns
-    -------
-    ModelLibrary
-
-    Raises
-    ------
-    MissingMetricError
-        If a model requested by name needs a metric that the dataset lacks, or no rows can be fitted.
-    UnknownNameError
-        For a model or target that does not exist.
-
-    References
-    ----------
-    SLOMO (SIGCOMM'20), sections 4.1 and 5.1.
+    `dataset`: rows of plans ``solo``, ``pressure`` and ``imported`` are fitted; rows of plan ``mix`` set the width of
+    intervals, and teach responses to running neighbours (`slomo.training.mixes_fit`). Runs that offered an NF less than
+    it can serve train its latency model. `models`: families, by name or as your own instances; all of slomo's by
+    default, except those that need a metric that was not measured (the manifest says which). `targets`: workload keys
+    or NF names. `each`: function that applies the fit to every NF: `map`, or one that does so elsewhere
+    (`slomo.fleet.spread`); the models do not depend on it.
     """
     dataset = dataset.converged()
     families = make_families(models)

@@ -45,6 +45,29 @@ def positive_number(what: str, value: object, unit: str) -> float:
     return number
 
 
+def share_hint(value: float, otherwise: str) -> str:
+    """Return the hint for a wrong share: how to write it, if it looks like a percentage.
+
+    Examples
+    --------
+    >>> share_hint(90, "0.9 is usual"), share_hint(0.0, "0.9 is usual")
+    ('a share, not a percentage: 0.9 for 90 %', '0.9 is usual')
+    """
+    return f"a share, not a percentage: {value / 100:g} for {value:g} %" if 1.0 < value <= 100.0 else otherwise
+
+
+def digits(text: str, most: int) -> int | None:
+    """Return the whole number, 0 to `most`, that a text of ASCII digits states; None for any other text.
+
+    Examples
+    --------
+    >>> digits("16", 100), digits("101", 100), digits("-1", 100)
+    (16, None, None)
+    """
+    fits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return number if fits and (number := int(text)) <= most else None
+
+
 def path_of(what: str, value: object) -> Path:
     """Return a path; InvalidValueError unless it is a text or a path.
 

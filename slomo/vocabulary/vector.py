@@ -51,7 +51,11 @@ class MetricVector(Mapping[str, float]):
     def __init__(self, values: Mapping[str, float | None], scope: Scope = Scope.SOCKET) -> None:
         if not isinstance(values, Mapping):
             raise InvalidValueError(f"metrics are {values!r}, needed a mapping", hint="write {'L3OCC': 512}")
-        checked = {metric(name).name: _checked(name, value) for name, value in values.items() if not _is_missing(value)}
+        checked = {
+            metric(name).name: _checked(name, value)
+            for name, value in values.items()
+            if value is not None and value == value  # not NaN
+        }
         object.__setattr__(self, "values_", tuple((name, checked[name]) for name in METRICS if name in checked))
         object.__setattr__(self, "scope", Scope(scope))
         object.__setattr__(self, "_table", MappingProxyType(dict(self.values_)))
@@ -127,10 +131,6 @@ class MetricVector(Mapping[str, float]):
     def _repr_html_(self) -> str:
         rows = [(name, f"{value:.4g}", METRICS[name].unit) for name, value in self.values_]
         return html_table(f"{self.scope}-level vector", (), rows)
-
-
-def _is_missing(value: float | None) -> bool:
-    return value is None or value != value  # NaN, whatever else stands there
 
 
 def _checked(name: str, value: float | None) -> float:

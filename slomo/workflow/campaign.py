@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.profiling.plans.latency_plans import LOADS, check_loads
@@ -22,6 +22,13 @@ ADAPTIVE = "adaptive"
 #: The design with tenants on two sockets and all memory on the other.
 LINK = "link"
 PLANS = ("all", "pressure", "solo", "mixes", "accelerator")
+
+
+class SeedFields(TypedDict):
+    """How often and from which seed the runs of a plan are made."""
+
+    replicates: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,11 @@ class PlanSettings:
     replicates: int = 1
     seed: int = 0
     target_error: float | None = None
+
+    @property
+    def seeded(self) -> "SeedFields":
+        """Replicates and seed of every plan."""
+        return {"replicates": self.replicates, "seed": self.seed}
 
     def __post_init__(self) -> None:
         if self.plan not in PLANS:

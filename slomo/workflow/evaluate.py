@@ -22,7 +22,7 @@ from slomo.vocabulary.defaults import Compat, compat_named
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction, network_function_names, stage_names
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.names import dataset_of, host_of, machine_name, machine_named, own_functions
+from slomo.workflow.names import dataset_of, host_of, machine_given, machine_name, own_functions
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
 
@@ -104,10 +104,8 @@ def evaluate(
         )
     else:
         dataset = dataset_of(dataset)
-        requested = (
-            machine_named(machine) if isinstance(machine, str) and machine.endswith((".yaml", ".yml")) else machine
-        )
-        dataset = dataset if requested is None else dataset.select(machine=opened_library.name_of(requested))
+        if machine is not None:
+            dataset = dataset.select(machine=opened_library.name_of(machine_given(machine)))
     opened_library.require_recorded_on(dataset.environment, dataset.machines)
     dataset = plausible_rows(dataset)
     evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))

@@ -130,6 +130,12 @@ def machine_named(machine: "str | Machine") -> "Machine":
     return load_machine(machine) if isinstance(machine, str) else machine
 
 
+def machine_given(machine: "str | Machine") -> "str | Machine":
+    """Return a machine as given, but the machine itself instead of the name of its file."""
+    is_file = isinstance(machine, str) and machine.endswith((".yaml", ".yml"))
+    return machine_named(machine) if is_file else machine
+
+
 def machine_of_dataset(dataset: "ProfileDataset", name: str) -> "Machine":
     """Return a dataset's machine as described when it was measured, or else the shipped one of its name."""
     from slomo.vocabulary.machine import Machine
@@ -140,9 +146,8 @@ def machine_of_dataset(dataset: "ProfileDataset", name: str) -> "Machine":
 
 def machine_name(machine: "str | Machine") -> str:
     """Return the name of a machine given as value, name or file."""
-    return (
-        machine if isinstance(machine, str) and not machine.endswith((".yaml", ".yml")) else machine_named(machine).name
-    )
+    given = machine_given(machine)
+    return given if isinstance(given, str) else given.name
 
 
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":

@@ -256,10 +256,9 @@ def _drawn_mixes(
     from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan  # trains models
 
     stream: Stream = settings.stream or "calibration"
-    seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
-    at_random = _mixes(workloads, machine, settings.mix_count, stream, **seeded)
+    at_random = _mixes(workloads, machine, settings.mix_count, stream, **settings.seeded)
     try:
-        return mixes_by_source_plan(measured, len(at_random), machine, stream=stream, **seeded)
+        return mixes_by_source_plan(measured, len(at_random), machine, stream=stream, **settings.seeded)
     except SlomoError as reason:  # hours of runs are not lost for it
         return replace(at_random, name=f"mixes at random: {reason.message}")
 
@@ -298,24 +297,23 @@ def _as_asked(plan: ExperimentPlan) -> dict[str, Any]:
 
 def _planned(workloads: Sequence[Workload], machine: Machine, settings: PlanSettings) -> ExperimentPlan:
     """Return the runs of a plan that are known before any run is made."""
-    seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
     if settings.plan == "solo":
-        return solo_plan(workloads, machine, **seeded)
+        return solo_plan(workloads, machine, **settings.seeded)
     if settings.plan == "accelerator":
-        return accelerator_plan(workloads, machine, **seeded)
+        return accelerator_plan(workloads, machine, **settings.seeded)
     if settings.named_mixes:
-        return named_mixes_plan(settings.named_mixes, machine, **seeded)
+        return named_mixes_plan(settings.named_mixes, machine, **settings.seeded)
     if settings.plan == "mixes":
-        return _mixes(workloads, machine, settings.mix_count, settings.stream or "test", **seeded)
+        return _mixes(workloads, machine, settings.mix_count, settings.stream or "test", **settings.seeded)
     if settings.design == ADAPTIVE:
         first = _adaptive(workloads, machine, settings).sure()
     else:
         idle = part_load_runs(settings.design, settings.runs)
         runs = (settings.runs or DEFAULT_POINTS) - idle if idle else settings.runs
-        first = pressure_plan(workloads, machine, settings.design, runs=runs, **seeded)
+        first = pressure_plan(workloads, machine, settings.design, runs=runs, **settings.seeded)
     if not _has_mixes(workloads, settings):
         return first
-    mixes = _mixes(workloads, machine, settings.mix_count, settings.stream or "calibration", **seeded)
+    mixes = _mixes(workloads, machine, settings.mix_count, settings.stream or "calibration", **settings.seeded)
     return combine("all", [first, mixes])
 
 
@@ -329,18 +327,19 @@ def _following(
 ) -> dict[str, ExperimentPlan]:
     """Return, by name, the plans whose offered loads depend on throughputs measured before."""
     plans, loads = {}, running.loads(settings.plan)
-    seeded: dict[str, Any] = {"replicates": settings.replicates, "seed": settings.seed}
     if (idle := part_load_runs(settings.design, settings.runs)) and settings.plan in ("all", "pressure"):
-        plans["part-load"] = part_load_plan(measured, idle, machine=machine, **seeded)
+        plans["part-load"] = part_load_plan(measured, idle, machine=machine, **settings.seeded)
     if loads is not None:
-        plans["latency"] = latency_plan(measured, loads=loads, **seeded)
+        plans["latency"] = latency_plan(measured, loads=loads, **settings.seeded)
     half: Stream = settings.stream or "calibration"
     if running.packed_mixes:
         from slomo.workflow.packed_mixes import packed_mixes_plan  # trains models
 
-        plans["packed"] = packed_mixes_plan(measured, running.packed_mixes, machine, stream=half, **seeded)
+        plans["packed"] = packed_mixes_plan(measured, running.packed_mixes, machine, stream=half, **settings.seeded)
     if running.reduced_mixes:
-        plans["reduced"] = reduced_mixes_plan(measured, running.reduced_mixes, machine=machine, stream=half, **seeded)
+        plans["reduced"] = reduced_mixes_plan(
+            measured, running.reduced_mixes, machine=machine, stream=half, **settings.seeded
+        )
     return plans
 
 

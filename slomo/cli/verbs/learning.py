@@ -27,11 +27,12 @@ def budgets_of(text: str) -> tuple[int, ...]:
     (20, 60)
     """
     from slomo.errors import InvalidValueError
+    from slomo.vocabulary.numbers import digits
 
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+    budgets = {digits(word.strip(), 10**9) or 0 for word in text.split(",")}
+    if 0 in budgets:
         raise InvalidValueError(f"budgets are '{text}', needed numbers of runs above 0", hint="--budgets 20,60,200")
-    return tuple(sorted({int(word) for word in words}))
+    return tuple(sorted(budgets))
 
 
 def show_learning_curve(

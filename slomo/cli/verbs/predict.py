@@ -250,11 +250,9 @@ def _machine(requested: str | None, default: str, library: "ModelLibrary") -> st
     """
     if requested is None:
         return default if default in library.machines else None
-    if requested.endswith((".yaml", ".yml")):
-        from slomo.vocabulary.machine import load_machine
+    from slomo.workflow.names import machine_given
 
-        return library.name_of(load_machine(requested))
-    return requested
+    return library.name_of(machine_given(requested))
 
 
 def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:

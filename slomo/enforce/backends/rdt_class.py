@@ -70,7 +70,8 @@ class RdtClassBackend(Backend):
         Raises TestbedError for masks that goresctrl cannot express.
         """
         tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
-        ways = self.ways or _ways_of_this_machine() or _highest_way(tenants)
+        named = max((tenant.llc_way_mask.bit_length() for tenant in tenants if tenant.llc_way_mask), default=1)
+        ways = self.ways or _ways_of_this_machine() or named
         classes = {class_name(tenant): _class(tenant, ways) for tenant in tenants}
         document = {"partitions": {_PARTITION: {"l3Allocation": "100%", "mbAllocation": ["100%"], "classes": classes}}}
         pods = {
@@ -117,10 +118,6 @@ class RdtClassBackend(Backend):
     def knobs(self) -> Iterator[str]:
         """Return the names of the files."""
         return iter([f"file:{name}" for name in (CLASSES_FILE, PODS_FILE, NODE_FILE)])
-
-
-def _highest_way(tenants: list[TenantSetting]) -> int:
-    return max((tenant.llc_way_mask.bit_length() for tenant in tenants if tenant.llc_way_mask), default=1)
 
 
 def _ways_of_this_machine() -> int | None:

@@ -12,19 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
-from slomo.files.stored import Stored
-from slomo.models.base import HINT, TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
-from slomo.models.functions.scaling import apart, logarithms, require_per_feature
+from slomo.models.base import HINT, TRAFFIC_PREFIX, Floats, SensitivityModel
+from slomo.models.functions.scaling import ScaledSensitivity, apart, logarithms
 
 #: Number of rows per pass: the values of the network's units for these rows fit in the L2 cache.
 _CHUNK = 2048
 #: Number of rows of one model from which adding feature by feature is faster.
 MANY = 128
-_PER_FEATURE = ("typical", "low", "high", "start", "width")
 
 
 @dataclass(frozen=True, eq=False)
-class MonotoneSensitivity(Stored, kind="monotone"):
+class MonotoneSensitivity(ScaledSensitivity, kind="monotone"):
     """Throughput as a share of solo: the constant ``top`` minus what each unit of the network subtracts.
 
     Examples
@@ -37,17 +35,6 @@ class MonotoneSensitivity(Stored, kind="monotone"):
     [4.91, 2.01, 0.03]
     """
 
-    #: As in `slomo.models.base.SensitivityModel`.
-    name: str
-    feature_names: tuple[str, ...]
-    composition: CompositionKind
-    #: Throughput without competitors [Mpps], the upper limit of predictions.
-    solo_mpps: float
-    #: Value at which a feature's scale turns from linear to logarithmic, shape (features,).
-    typical: Floats
-    #: Range of the training rows; features beyond it are clipped to it, as in trees, shape (features,).
-    low: Floats
-    high: Floats
     #: Offset and width that scale features to 0 to 1, shape (features,).
     start: Floats
     width: Floats
@@ -60,7 +47,7 @@ class MonotoneSensitivity(Stored, kind="monotone"):
     top: float
 
     def __post_init__(self) -> None:
-        require_per_feature(self, _PER_FEATURE)
+        self.require_per_feature("start", "width")
         if self.offset.ndim != 1 or self.slope.shape != (len(self.offset), len(self.feature_names)):
             raise apart(self.name)
         if self.height.shape != self.offset.shape:

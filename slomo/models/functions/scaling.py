@@ -1,11 +1,12 @@
 """Scale the inputs of smooth functions: clipped to the training range, nearly linear at first, logarithmic above."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from slomo.errors import ConfigurationError
-from slomo.models.base import HINT, Floats, SensitivityModel
+from slomo.files.stored import Stored
+from slomo.models.base import HINT, CompositionKind, Floats
 
 
 def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:
@@ -21,12 +22,29 @@ def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floa
     return answer
 
 
-def require_per_feature(model: SensitivityModel, fields: Sequence[str]) -> None:
-    """Raise an error if a model's arrays do not have one number per input, or a scale is not above 0."""
-    if any(getattr(model, field).shape != (len(model.feature_names),) for field in fields):
-        raise apart(model.name)
-    if any((getattr(model, field) <= 0.0).any() for field in ("typical", "width")):
-        raise ConfigurationError(f"model '{model.name}': a scale is not above 0", hint=HINT)
+@dataclass(frozen=True, eq=False)
+class ScaledSensitivity(Stored):
+    """What all models have whose features are clipped and scaled."""
+
+    #: As in `slomo.models.base.SensitivityModel`.
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+    #: Throughput without competitors [Mpps], the upper limit of predictions.
+    solo_mpps: float
+    #: Value at which a feature's scale turns from linear to logarithmic, shape (features,).
+    typical: Floats
+    #: Range of the training rows; features beyond it are clipped to it, as in trees, shape (features,).
+    low: Floats
+    high: Floats
+
+    def require_per_feature(self, *fields: str) -> None:
+        """Raise an error if arrays do not have one number per input, or a scale is not above 0."""
+        inputs = (len(self.feature_names),)
+        if any(getattr(self, field).shape != inputs for field in ("typical", "low", "high", *fields)):
+            raise apart(self.name)
+        if any((getattr(self, field) <= 0.0).any() for field in ("typical", "width")):
+            raise ConfigurationError(f"model '{self.name}': a scale is not above 0", hint=HINT)
 
 
 def apart(model: str) -> ConfigurationError:

@@ -7,29 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slomo.files.stored import Stored
-from slomo.models.base import CompositionKind, Floats
-from slomo.models.functions.scaling import apart, logarithms, require_per_feature
+from slomo.models.base import Floats
+from slomo.models.functions.scaling import ScaledSensitivity, apart, logarithms
 
 #: Number of rows per pass: the kernels of these rows fit in the L2 cache.
 _CHUNK = 256
 
 
 @dataclass(frozen=True, eq=False)
-class SmoothSensitivity(Stored, kind="smooth"):
+class SmoothSensitivity(ScaledSensitivity, kind="smooth"):
     """Throughput as a share of solo, a smooth function of pressures and traffic."""
 
-    #: As in `slomo.models.base.SensitivityModel`.
-    name: str
-    feature_names: tuple[str, ...]
-    composition: CompositionKind
-    #: Throughput without competitors [Mpps], the upper limit of predictions.
-    solo_mpps: float
-    #: Value at which a feature's scale turns from linear to logarithmic, shape (features,).
-    typical: Floats
-    #: Range of the training rows; features beyond it are clipped to it, as in trees, shape (features,).
-    low: Floats
-    high: Floats
     #: Centre and length scale of each feature, shape (features,).
     center: Floats
     width: Floats
@@ -41,7 +29,7 @@ class SmoothSensitivity(Stored, kind="smooth"):
     mean: float
 
     def __post_init__(self) -> None:
-        require_per_feature(self, ("typical", "low", "high", "center", "width"))
+        self.require_per_feature("center", "width")
         if self.weights.ndim != 1 or self.points.shape != (len(self.weights), len(self.feature_names)):
             raise apart(self.name)
 

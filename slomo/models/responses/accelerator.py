@@ -68,26 +68,11 @@ class AcceleratorUse(Stored):
 def shared_mpps(
     uses: Sequence[AcceleratorUse], core_ns: ArrayLike, offered_mpps: Sequence[float | None] | None = None
 ) -> Floats:
-    """Return every NF's throughput if all share one accelerator.
+    """Return every NF's throughput if all share one accelerator [Mpps], shape (n,).
 
-    Parameters
-    ----------
-    uses : sequence of AcceleratorUse
-        One per NF, all of one accelerator.
-    core_ns : array of float, shape (n,)
-        Time per packet of each NF outside the accelerator [ns], under whatever pressure there is; above 0.
-    offered_mpps : sequence of float or None, optional
-        Offered load [Mpps]; None saturates.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Throughput [Mpps].
-
-    Raises
-    ------
-    InvalidValueError
-        For NFs of several accelerators, or a time that is not above 0.
+    `core_ns`, shape (n,): time per packet of each NF outside the accelerator [ns], under whatever pressure there is;
+    above 0. `offered_mpps`: offered loads; None saturates. Raises InvalidValueError for NFs of several accelerators, or
+    a time that is not above 0. Yala (ASPLOS'25), contention at accelerators with round-robin queues.
 
     Examples
     --------
@@ -105,10 +90,6 @@ def shared_mpps(
     >>> alone = AcceleratorUse("regex", service_ns=600.0, pattern="run-to-completion")
     >>> shared_mpps([alone], [400.0]).tolist()
     [1.0]
-
-    References
-    ----------
-    Yala (ASPLOS'25), contention at accelerators with round-robin queues.
     """
     core = np.asarray(core_ns, dtype=np.float64)
     if len({use.accelerator for use in uses}) > 1 or core.shape != (len(uses),) or not (core > 0.0).all():

@@ -120,9 +120,11 @@ class ThroughputEstimates:
             solo = {key: self.library[machine, key].solo_mpps for key in keys}
             capacities = (self.library[machine, key].capacities for key in keys)
             cores = max((each.cores for each in capacities if each is not None), default=2)
-            self._worst[machine] = (
-                worst_case(solo, cores, lambda mixes: self._middles(machine, mixes)) if keys else None
-            )
+
+            def middles(mixes: Sequence[Tenants]) -> list[dict[str, float]]:
+                return [{key: rate[0] for key, rate in each.items()} for each in self.rates(machine, mixes)]
+
+            self._worst[machine] = worst_case(solo, cores, middles) if keys else None
         return self._worst[machine] if self.takes_strangers else None
 
     def is_stranger(self, machine: str, workload: str) -> bool:
@@ -133,9 +135,6 @@ class ThroughputEstimates:
         if key not in self._strange:
             self._strange[key] = self._find(machine, workload) is None
         return self._strange[key]
-
-    def _middles(self, machine: str, mixes: Sequence[Tenants]) -> list[dict[str, float]]:
-        return [{key: rate[0] for key, rate in each.items()} for each in self.rates(machine, mixes)]
 
     def predictable(self, machine: str, workload: str) -> bool:
         """Return whether a mix with this workload can be predicted on this machine."""

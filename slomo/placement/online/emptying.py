@@ -74,8 +74,7 @@ def emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tupl
     names = sorted(state.tenants_of(number), key=lambda name: (-state.requests[name].priority, name))
     for name in names:
         here = [each for each in state.spots[name] if state.sockets[each[0]].server == number]
-        most = state.requests[name].max_disrupted
-        if most is not None and len(state.homes(here)) > most:
+        if not state.may_move(state.requests[name], here):
             left.append(name)
             continue
         for spot in here:

@@ -21,7 +21,7 @@ from slomo.placement.online.checker import broken_constraints
 from slomo.placement.online.moves import Move
 from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import ClusterState
-from slomo.placement.problem.cluster import Cluster, Server
+from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.entries import ClusterFile, PlacementEntry
 from slomo.placement.problem.request import Request, unique_requests
@@ -217,16 +217,14 @@ def _filled(document: Mapping[str, Any], core: "Admission") -> list[tuple[Reques
         request, pieces = Request.from_dict(item["request"]), item["pieces"]
         where = [places.get((piece["server"], piece["socket"])) for piece in pieces]
         servers = [former[piece["server"]] for piece in pieces]
-        if all(_same(state, number, server) for number, server in zip(where, servers, strict=True)):
+        if all(
+            number is not None and state.sockets[number].host == host_of(server)
+            for number, server in zip(where, servers, strict=True)
+        ):
             _seat(core, request, pieces, [number for number in where if number is not None])
         else:
             homeless.append((request, pieces[0]["server"]))
     return homeless
-
-
-def _same(state: ClusterState, number: int | None, server: Server) -> bool:
-    """Return whether a socket is still of the kind that the document states."""
-    return number is not None and state.sockets[number].host == host_of(server)
 
 
 def _seat(core: "Admission", request: Request, pieces: Sequence[Mapping[str, Any]], where: Sequence[int]) -> None:

@@ -60,7 +60,7 @@ def fewest_victims(core: "Admission", request: Request) -> list[Request] | None:
         if number in state.closed:
             continue
         weaker = [state.requests[name] for name in state.tenants_of(number)]
-        weaker = [r for r in weaker if r.gang is None and _may_go(core, r)]
+        weaker = [r for r in weaker if r.gang is None and state.may_move(r, state.spots[r.id])]
         weaker = sorted((r for r in weaker if r.priority < request.priority), key=lambda r: (r.priority, r.id))
         gone = _enough(core, request, weaker) if weaker else None
         if gone:
@@ -107,12 +107,6 @@ def _reseated(core: "Admission", request: Request, seats: Sequence[tuple[Spot, i
         spots.append((number, piece))
     state.keep(request, spots)
     return True
-
-
-def _may_go(core: "Admission", request: Request) -> bool:
-    """Return whether `max_disrupted` allows removing the whole request."""
-    most = request.max_disrupted
-    return most is None or len(core.state.homes(core.state.spots[request.id])) <= most
 
 
 def _enough(core: "Admission", request: Request, weaker: Sequence[Request]) -> list[Request] | None:

@@ -298,6 +298,10 @@ class ClusterState:
         """Return the server of every instance of a request."""
         return [self.sockets[number].server for number, piece in spots for _ in range(self.pieces[piece].instances)]
 
+    def may_move(self, request: Request, spots: Iterable[Spot]) -> bool:
+        """Return whether `max_disrupted` allows moving or removing these instances of a request."""
+        return request.max_disrupted is None or len(self.homes(spots)) <= request.max_disrupted
+
     def allowed(self, request: Request, mine: Iterable[Spot] = ()) -> Allowed | None:
         """Return the sockets that a request's constraints allow; None if all are allowed."""
         test = self.constraints.allowed(request, self.homes(mine), self)

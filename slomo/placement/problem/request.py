@@ -25,6 +25,7 @@ from slomo.placement.problem.whereabouts import (
     plain,
     values_of,
 )
+from slomo.vocabulary.numbers import share_hint
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -243,7 +244,7 @@ class Request:
             raise InvalidValueError(
                 f"request '{self.id}': slo.min_share is {share:g}, that is {share:g} times what one instance serves "
                 f"alone, with {self.replicas} instances at most",
-                hint=f"a share, not a percentage: {share / 100:g} for {share:g} %",
+                hint=share_hint(share, "give it as many replicas"),
             )
         if (
             self.affinity

@@ -15,6 +15,7 @@ from slomo.service.door.problems import Problem
 from slomo.service.jobs import JobProgress
 from slomo.service.state import journal
 from slomo.service.state.cluster_store import etag, server_documents
+from slomo.vocabulary.numbers import digits
 
 if TYPE_CHECKING:
     from slomo.service.application import Service
@@ -221,19 +222,18 @@ def number_of(call: Call, name: str, usual: int, most: int) -> int:
     Raises Problem 422 unless it is from 1 to `most`.
     """
     text = call.query.get(name, str(usual))
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
+    if not (number := digits(text, most)):
         raise Problem(422, f"{name} is '{text[:40]}', needed a whole number from 1 to {most}", hint=f"{name}={usual}")
-    return int(text)
+    return number
 
 
 async def undo(service: "Service", call: Call) -> Answer:
     """Undo a change to the cluster."""
-    text = call.path["number"]
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    number, caller = digits(call.path["number"], 10**15 - 1), call.caller.name
+    if number is None:
         raise Problem(404, "there is no such receipt", hint="list /v1/receipts")
-    caller = call.caller.name
     return await service.changed(
-        call, lambda c: service.cluster_store.undo(c, int(text), caller), f"undo {text}", "undo"
+        call, lambda c: service.cluster_store.undo(c, number, caller), f"undo {number}", "undo"
     )
 
 

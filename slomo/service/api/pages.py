@@ -23,6 +23,7 @@ from slomo.service.page.other_pages import drift_content, jobs_content, login_co
 from slomo.service.page.server_page import server_content, whatif_content
 from slomo.service.servers import RunningNF, owned
 from slomo.service.state import journal
+from slomo.vocabulary.numbers import digits
 
 if TYPE_CHECKING:
     from slomo.service.application import Service
@@ -144,9 +145,10 @@ async def whatif_page(service: "Service", call: Call) -> Answer:
 
 def _percent(text: str) -> float:
     """Convert a percentage to a share from 0 to 1; Problem 422 if the text is no percentage."""
-    if text and not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= 100):
+    percent = digits(text or "0", 100)
+    if percent is None:
         raise Problem(422, "A promise is a whole number from 0 to 100 %.")
-    return int(text or "0") / 100.0
+    return percent / 100.0
 
 
 async def jobs_page(service: "Service", call: Call) -> Answer:

@@ -27,6 +27,7 @@ from slomo.placement.feasibility.mixes import Host, host_of
 from slomo.placement.problem.cluster import Server
 from slomo.service.kubernetes.wire import KubernetesNode, Metadata, Pod
 from slomo.vocabulary.machine import machine_names
+from slomo.vocabulary.numbers import digits
 from slomo.vocabulary.workload_text import parse_workload
 
 NF, MIN_SHARE, MIN_MPPS = "slomo.io/nf", "slomo.io/min-share", "slomo.io/min-mpps"
@@ -110,11 +111,11 @@ def host_on(node: KubernetesNode) -> Host | str:
         return NO_MACHINE
     if name not in machine_names():  # only names, since a label must never be opened as a file
         return f"label {MACHINE} of the node names no machine type"
-    text = (node.metadata.annotations or {}).get(CORES_RESERVED, "0")
+    reserved = digits((node.metadata.annotations or {}).get(CORES_RESERVED, "0"), 99_999)
+    if reserved is None:
+        return f"{CORES_RESERVED} of the node is no number of cores"
     try:
-        if not (text.isascii() and text.isdigit() and len(text) < 6):
-            return f"{CORES_RESERVED} of the node is no number of cores"
-        return host_of(Server(node.metadata.name or "node", name, cores_reserved=int(text)))
+        return host_of(Server(node.metadata.name or "node", name, cores_reserved=reserved))
     except SlomoError:
         return f"{CORES_RESERVED} of the node leaves no core"
 

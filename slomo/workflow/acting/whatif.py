@@ -22,6 +22,7 @@ from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of
 from slomo.vocabulary.display import Result, html_table
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.numbers import share_hint
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import named
@@ -163,8 +164,7 @@ def what_if(
     server = server_of(library, tenants, machine.name, asked)
     for place, share in (slo_share or {}).items():
         if not 0.0 < share <= 1.0:
-            meant = f"a share, not a percentage: {share / 100:g} for {share:g} %"
-            hint = meant if 1.0 < share <= 100.0 else "0.9 promises 90 % of what it serves alone"
+            hint = share_hint(share, "0.9 promises 90 % of what it serves alone")
             raise InvalidValueError(f"slo_share of tenant {place} is {share}, needed above 0 and at most 1", hint=hint)
     promised = {place: share * server.tenants[place].model.solo_mpps for place, share in (slo_share or {}).items()}
     answers = answers_on(server, options)

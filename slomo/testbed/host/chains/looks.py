@@ -3,7 +3,6 @@
 The manager reports every ten milliseconds if any packet moved, and at the end the counts since the warm-up.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from slomo.errors import TestbedError
+from slomo.files.json_text import json_object
 from slomo.testbed.host.chains.moves import MoveOutcome
 
 
@@ -162,11 +162,8 @@ def understood() -> Iterator[None]:
 
 def parse_line(text: str) -> dict[str, Any] | None:
     """Parse one line of the manager's output; return None for a line that is no JSON report."""
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return line if isinstance(line, dict) and "event" in line else None
+    line = json_object(text)
+    return line if line is not None and "event" in line else None
 
 
 @understood()

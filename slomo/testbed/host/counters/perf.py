@@ -7,13 +7,12 @@ missing; perf's exit code does not report them.
 
 import contextlib
 import functools
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from slomo.errors import TestbedError
+from slomo.files.json_text import json_object
 from slomo.host.cores import socket_of
 from slomo.host.tool import RunningTool, run_tool
 from slomo.testbed.host.counters.base import CounterSample
@@ -179,7 +178,7 @@ def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
 def _spans(lines: Iterable[str], by: str) -> dict[Cell, tuple[float, float]]:
     """Return each event's count and enabled time [s] by CPU or socket, summed over perf's output intervals."""
     spans: dict[Cell, tuple[float, float]] = {}
-    for item in _objects(lines):
+    for item in filter(None, map(json_object, lines)):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             value, share = float(item["counter-value"]), float(item.get("pcnt-running", 100.0))
             if share < _LEAST_RUNNING or value < 0.0:
@@ -193,14 +192,6 @@ def _spans(lines: Iterable[str], by: str) -> dict[Cell, tuple[float, float]]:
 
 def _has_counted(tool: RunningTool) -> bool:
     return any(line.startswith("{") for line in tool.lines("stderr"))
-
-
-def _objects(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    for line in lines:
-        with contextlib.suppress(ValueError, RecursionError):
-            item = json.loads(line) if line.startswith("{") else None
-            if isinstance(item, dict):
-                yield item
 
 
 def _plain(event: str) -> str:

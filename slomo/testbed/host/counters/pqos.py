@@ -175,6 +175,5 @@ def _median(polls: Sequence[Poll]) -> Poll:
 
 
 def _reason(finished: Finished) -> str:
-    spoken = [line.strip() for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
-    telling = [line for line in spoken if any(fault in line for fault in _FAULTS)]
+    telling = [line for line in finished.output if any(fault in line for fault in _FAULTS)]
     return f"exit code {finished.code}: {' | '.join(telling[:3]) or finished.last_words()}"

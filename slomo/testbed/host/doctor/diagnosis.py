@@ -108,11 +108,10 @@ def version_of(words: tuple[str, ...]) -> str | None:
         finished = run_tool(words, _VERSION_LIMIT_S)
     except SlomoError as problem:
         return problem.message[:80]
-    spoken = [line.strip() for line in (finished.stdout + finished.stderr).splitlines() if line.strip()]
-    numbered = [line for line in spoken if any(character.isdigit() for character in line)]
+    numbered = [line for line in finished.output if any(character.isdigit() for character in line)]
     stated = [line for line in numbered if "version" in line.lower()]
     # exit codes are ignored: pqos prints its version and returns 1
-    return (stated or numbered or spoken or ["installed"])[0][:80]
+    return (stated or numbered or finished.output or ["installed"])[0][:80]
 
 
 def _memory(system: System, measure: Measure) -> tuple[MemoryCurve | None, list[Check]]:

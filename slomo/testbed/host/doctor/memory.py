@@ -5,7 +5,6 @@ A chase through one random cycle of cache lines (lmbench's lat_mem_rd) is the sh
 """
 
 import contextlib
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import MeasurementError, TestbedError
+from slomo.files.json_text import json_object
 from slomo.host.cores import socket_of
 from slomo.host.tool import run_tool
 from slomo.testbed.host.build import slomo_nf_binary
@@ -125,7 +125,7 @@ def _run(
             f"the memory cannot be measured (exit code {finished.code}): {finished.last_words()}",
             hint="leave it out: slomo doctor --quick",
         )
-    lines = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    lines = filter(None, map(json_object, finished.stdout.splitlines()))
     intervals = [line for line in lines if line.get("event") == "interval" and _usable(line)]
     if not intervals:
         raise MeasurementError(

@@ -3,7 +3,6 @@
 DPDK DTS waits for a prompt, npf for a pattern; slomo supports six kinds of signals.
 """
 
-import json
 import re
 import socket
 import time
@@ -11,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from slomo.errors import TestbedError
+from slomo.files.json_text import json_object
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host.nf.command import fill, port_number
 from slomo.testbed.host.nf.definition import HostDefinition
@@ -65,10 +65,7 @@ class ReadyWatch:
 
 def _json_matcher(fields: Mapping[str, object]) -> Callable[[str], bool]:
     def matches(line: str) -> bool:
-        try:
-            data = json.loads(line) if line.startswith("{") else None
-        except (ValueError, RecursionError):
-            return False
+        data = json_object(line)
         return data is not None and all(field_at(data, name) == value for name, value in fields.items())
 
     return matches
