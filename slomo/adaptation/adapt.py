@@ -1,6 +1,7 @@
 """Derive a model for traffic or settings that were not profiled: between profiles, or slightly beyond one.
 
-Packet size, flow count and every numeric setting (the size of a rule set, a match density) are coordinates (`axes`).
+Packet size, flow count and every numeric setting are coordinates: SLOMO (SIGCOMM'20) section 7 extrapolates over flow
+counts only; Yala (ASPLOS'25) section 5 names match density, too, and a rule-set size is a setting like any other.
 `routes` chooses which profiles to interpolate between, from their coordinates and solo throughputs alone; `blend` then
 makes the model. Between profiles, time per packet is interpolated; near a single profile, SLOMO (SIGCOMM'20)
 extrapolates flow counts by up to 20 %. The result states which method was used, and how far from the profiles; all
@@ -11,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from slomo.adaptation.axes import position_of
 from slomo.adaptation.blend import model_at
 from slomo.adaptation.extrapolation import shifted
-from slomo.adaptation.routes import FLOWS, REACH, SIZE, PointBeyond, ProfiledPoint, route_to
+from slomo.adaptation.routes import FLOWS, REACH, SIZE, ZIPF, PointBeyond, Position, ProfiledPoint, route_to
 from slomo.errors import UnknownNameError, UnsupportedPredictionError
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.nf_model import NFModel
@@ -111,3 +111,40 @@ def _as_asked(model: NFModel, requested: Workload) -> NFModel:
 
 def _attributes(workload: Workload) -> dict[str, Setting]:
     return {SIZE: workload.traffic.packet_size_b, FLOWS: workload.traffic.flow_count}
+
+
+def position_of(workload: Workload) -> Position:
+    """Return a workload's numbers; settings that it does not state have the NF's defaults.
+
+    Examples
+    --------
+    >>> dict(position_of(Workload("ip-router", {"routes": 65536})).numbers)["routes"]
+    65536.0
+    >>> position_of(Workload("ip-router", {"routes": 131072})) == position_of(Workload("ip-router"))
+    True
+    """
+    traffic = workload.traffic
+    settings = {**_defaults(workload.nf), **workload.configuration}
+    numbers = {FLOWS: float(traffic.flow_count), SIZE: float(traffic.packet_size_b)}
+    if traffic.flow_distribution != "uniform":
+        numbers[ZIPF] = traffic.zipf_exponent
+    numbers |= {name: float(value) for name, value in sorted(settings.items()) if _numeric(value)}
+    rest = tuple((name, value) for name, value in sorted(settings.items()) if not _numeric(value))
+    return Position((workload.nf, traffic.flow_distribution, rest), numbers)
+
+
+def _numeric(value: Setting) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _defaults(nf: str) -> dict[str, Setting]:
+    """Return a shipped NF's default settings, including the sizes of its data structures."""
+    # descriptions are YAML, read only for workloads that were not profiled
+    from slomo.vocabulary.network_function import load_network_function, network_function_names, stage_names
+
+    if not {*stage_names(nf)} <= {*network_function_names()}:
+        return {}
+    function = load_network_function(nf)
+    structures = (function.simulated or {}).get("structures", ())
+    sizes = {f"{item['name']}_mib": item["size_mib"] for item in structures if _numeric(item.get("size_mib", ""))}
+    return {**sizes, **function.settings}

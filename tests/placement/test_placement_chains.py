@@ -16,8 +16,7 @@ from slomo.placement.chains.moves import MoveCost
 from slomo.placement.chains.nodes import Need, Node, crossings, handover_keeps, migrations
 from slomo.placement.chains.planner import place_chains, plan_chains
 from slomo.placement.chains.policies import Judges, chain_policy, chain_policy_names
-from slomo.placement.chains.predicted import best_nodes
-from slomo.placement.chains.search import climbed, every_choice
+from slomo.placement.chains.predicted import best_nodes, climbed, every_choice
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
