@@ -271,13 +271,14 @@ def udp_comes(
     """Return TCP's throughput [Mpps] before, beside and after ten UDP flows that come from 15 to 40 s, as in the paper.
 
     There the third function, which only UDP passes, has a core of its own; here it may have what the manager leaves. As
-    in OpenNetVM a function has one ring for TCP and UDP.
+    in OpenNetVM a function has one ring for TCP and UDP; its marks are those that NFVnice's code names for both
+    (github.com/nfvnice/NFVnice_Source, onvm_init.h: "For TCP UDP use 70,40", the second a gap).
     """
     system = tcp_beside(10, 4.0)
     tcp, *udp = system.chains
     chains = (tcp, *(replace(chain, from_ms=15_000.0, to_ms=40_000.0) for chain in udp))
     stages = (*system.stages[:2], replace(system.stages[2], core=third_core))
-    system = replace(system, stages=stages, chains=chains)
+    system = replace(system, stages=stages, chains=chains, high_water=0.7, low_water=0.3)
     result = run_series(system, way, 50.0, shared_rings=shared_rings)
     if figure is not None:
         chains_over_time(result).savefig(figure)

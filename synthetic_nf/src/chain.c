@@ -120,17 +120,15 @@ static void do_seldom(struct manager *manager, uint64_t now)
 
 static void look(struct manager *manager)
 {
-	static const bool NONE[CHAINS_MOST];
 	uint64_t now = clock_ticks();
 
+	manager->marks.looks++;
 	if (manager->memory->plan->pressure)
 		chain_marks_update(&manager->marks, manager->memory, now);
 	chain_source_collect(manager->source);
 	if (manager->memory->plan->ecn)
 		chain_marks_ecn(&manager->marks, manager->memory);
-	chain_source_offer(manager->source, now, manager->memory->plan->pressure ? manager->marks.pressed : NONE,
-			   manager->marks.marking);
-	chain_marks_wake(&manager->marks, manager->memory);
+	chain_source_offer(manager->source, now, &manager->marks);
 	chain_children_move(&manager->children, (double)(now - manager->begin) * 1e3 / clock_hz());
 	do_seldom(manager, now);
 }

@@ -1,7 +1,8 @@
 /*
  * NFVnice's back-pressure (SIGCOMM'17, section 3.3): a ring above its high mark whose first packet has waited longer than
  * a threshold stops its chain at the entry, until it is below its low mark; the stages before it leave this chain's
- * packets alone meanwhile. Per chain: other chains through the same stages go on.
+ * packets alone meanwhile. Per chain: other chains through the same stages go on. Where chains share rings, the marks of
+ * the ring at the entry stop them, too, as in NFVnice's published code (`onvm_detect_and_set_back_pressure`, onvm_pkt.c).
  */
 #define _GNU_SOURCE
 #include "chain_marks.h"
@@ -24,6 +25,7 @@ struct chain_marks chain_marks_of(const struct chain_plan *plan)
 		.high = (uint32_t)(plan->high * (plan->ring - 1)),
 		.low = (uint32_t)(plan->low * (plan->ring - 1)),
 		.mark_above = (plan->low + MARK_BETWEEN * (plan->high - plan->low)) * (plan->ring - 1),
+		.at_entry = plan->pressure && plan->shared,
 		.wait_ticks = (uint64_t)(plan->wait_us * clock_hz() / 1e6),
 	};
 }
@@ -67,6 +69,14 @@ void chain_marks_update(struct chain_marks *marks, struct chain_memory *memory, 
 	}
 }
 
+bool chain_marks_stop(struct chain_marks *marks, const struct hop *entry)
+{
+	bool *full = &marks->full[entry->chain][0];
+
+	*full = marks->at_entry && chain_ring_count(entry->ring) > (*full ? marks->low : marks->high);
+	return marks->pressed[entry->chain] || *full;
+}
+
 void chain_marks_ecn(struct chain_marks *marks, const struct chain_memory *memory)
 {
 	for (unsigned c = 0; c < memory->plan->chain_count; c++) {
@@ -97,7 +107,6 @@ static bool has_work(const struct chain_marks *marks, const struct chain_memory 
 
 void chain_marks_wake(struct chain_marks *marks, struct chain_memory *memory)
 {
-	marks->looks++;
 	for (unsigned s = 0; s < memory->plan->stage_count; s++) {
 		struct stage_state *stage = &memory->stages[s];
 

@@ -7,6 +7,7 @@
 struct chain_marks {
 	bool pressed[CHAINS_MOST];               /* the chain's entry drops */
 	bool full[CHAINS_MOST][HOPS_MOST];       /* this ring is why */
+	bool at_entry;                           /* the ring that chains share at the entry has marks, too */
 	uint32_t high, low;                      /* packets */
 	double mark_above;                       /* smoothed packets of a ring from which on ECN marks */
 	double smoothed[CHAINS_MOST][HOPS_MOST];
@@ -21,6 +22,9 @@ struct chain_marks chain_marks_of(const struct chain_plan *plan);
 
 /* Look at all rings, and set or clear the marks. */
 void chain_marks_update(struct chain_marks *marks, struct chain_memory *memory, uint64_t now_ticks);
+
+/* Whether the entry drops a chain's next packets: a ring further on is full, or the one that it shares at the entry. */
+bool chain_marks_stop(struct chain_marks *marks, const struct hop *entry);
 
 /* Look at the rings of TCP chains: whose packets are to be marked. */
 void chain_marks_ecn(struct chain_marks *marks, const struct chain_memory *memory);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define AT_A_TIME 64
+#define RECEIVED 32    /* packets of a burst from the card: PACKET_READ_SIZE of OpenNetVM, onvm_mgr.h */
 #define TCP_A_LOOK 512 /* packets of a sender, at most */
 
 struct chain_entry {
@@ -17,6 +18,7 @@ struct chain_entry {
 	uint32_t next_frame;
 	double ticks_per_packet, due_most;
 	uint64_t begun, due;
+	uint64_t waiting; /* due, and not let in yet at this look */
 	struct chain_tcp *tcp;
 	struct chain_counters counters;
 	struct histogram latency;
@@ -84,19 +86,24 @@ static void fill(struct chain_entry *entry, const struct plan_chain *chain, stru
 	}
 }
 
-/* As many of `count` packets as find room. */
-static uint64_t let_in(struct chain_source *source, unsigned number, uint64_t count, uint64_t now)
+/* As many of `count` packets as find room, burst by burst: the rest is refused after a mark, and else lost. */
+static void let_in(struct chain_source *source, unsigned number, uint64_t count, uint64_t now, struct chain_marks *marks)
 {
 	struct hop *hop = &source->memory->hops[number][0];
 	const struct plan_chain *chain = &source->memory->plan->chains[number];
-	uint64_t put = 0, room = chain_ring_room(hop->ring);
+	struct chain_counters *counters = &source->entries[number].counters;
+	bool stopped = false;
 	void *burst[AT_A_TIME];
 
-	count = count < room ? count : room;
-	count = count < source->unused_count ? count : source->unused_count;
-	while (put < count) {
-		uint32_t some = count - put < AT_A_TIME ? (uint32_t)(count - put) : AT_A_TIME;
+	counters->offered += count;
+	while (count && !(stopped = chain_marks_stop(marks, hop))) {
+		uint32_t some = chain_ring_room(hop->ring);
 
+		some = some < source->unused_count ? some : source->unused_count;
+		some = some < AT_A_TIME ? some : AT_A_TIME;
+		some = some < count ? some : (uint32_t)count;
+		if (!some)
+			break;
 		for (uint32_t i = 0; i < some; i++) {
 			struct chain_buffer *buffer = source->unused[--source->unused_count];
 
@@ -104,29 +111,37 @@ static uint64_t let_in(struct chain_source *source, unsigned number, uint64_t co
 			buffer->chain = number;
 			burst[i] = buffer;
 		}
-		put += chain_ring_put(hop->ring, burst, some);
+		chain_ring_put(hop->ring, burst, some);
+		hop->offered += some;
+		count -= some;
 	}
-	return put;
+	if (stopped) { /* no load of the first stage, which never sees them: weights are by what may be worked on */
+		counters->refused += count;
+		return;
+	}
+	hop->offered += count;
+	hop->lost += count;
+	counters->entry_lost += count;
 }
 
-/* What a kernel's sender has out; a stopped chain, or a full ring, loses it. */
-static void let_tcp_in(struct chain_source *source, unsigned number, uint64_t now, bool pressed, bool marking)
+/* Up to `count` packets that a kernel's sender has out: whether it had them. A stopped chain, or a full ring, loses them. */
+static bool let_tcp_in(struct chain_source *source, unsigned number, uint64_t count, uint64_t now, struct chain_marks *marks)
 {
 	struct chain_entry *entry = &source->entries[number];
 	struct hop *hop = &source->memory->hops[number][0];
 
-	for (unsigned i = 0; i < TCP_A_LOOK && source->unused_count; i++) {
-		struct chain_buffer *buffer = source->unused[source->unused_count - 1];
+	for (uint64_t i = 0; i < count; i++) {
+		struct chain_buffer *buffer = source->unused_count ? source->unused[source->unused_count - 1] : NULL;
 		void *one = buffer;
 
-		if (!chain_tcp_take(entry->tcp, buffer))
-			return;
+		if (!buffer || !chain_tcp_take(entry->tcp, buffer))
+			return false;
 		entry->counters.offered++;
-		if (pressed) {
+		if (chain_marks_stop(marks, hop)) {
 			entry->counters.refused++;
 			continue;
 		}
-		entry->counters.marked += marking && chain_tcp_mark(buffer);
+		entry->counters.marked += marks->marking[number] && chain_tcp_mark(buffer);
 		buffer->chain = number;
 		buffer->arrived_ticks = buffer->queued_ticks = now;
 		hop->offered++;
@@ -137,35 +152,21 @@ static void let_tcp_in(struct chain_source *source, unsigned number, uint64_t no
 			hop->lost++;
 		}
 	}
+	return true;
 }
 
-void chain_source_offer(struct chain_source *source, uint64_t now_ticks, const bool *pressed, const bool *marking)
+/* The next burst of a chain: whether more of it waits. */
+static bool let_burst_in(struct chain_source *source, unsigned number, uint64_t most, uint64_t now, struct chain_marks *marks)
 {
-	unsigned chains = source->memory->plan->chain_count;
+	struct chain_entry *entry = &source->entries[number];
+	uint64_t count = entry->waiting < most ? entry->waiting : most;
 
-	source->turn++;
-	for (unsigned i = 0; i < chains; i++) {
-		unsigned c = (i + source->turn) % chains;
-		struct chain_entry *entry = &source->entries[c];
-		struct hop *hop = &source->memory->hops[c][0];
-		uint64_t due = due_by(entry, now_ticks), count = due - entry->due, put;
-
-		if (entry->tcp) {
-			chain_tcp_return(entry->tcp, now_ticks);
-			let_tcp_in(source, c, now_ticks, pressed[c], marking[c]);
-			continue;
-		}
-		entry->due = due;
-		entry->counters.offered += count;
-		if (pressed[c]) { /* no load of the first stage, which never sees them: weights are by what may be worked on */
-			entry->counters.refused += count;
-			continue;
-		}
-		hop->offered += count;
-		put = let_in(source, c, count, now_ticks);
-		entry->counters.entry_lost += count - put;
-		hop->lost += count - put;
-	}
+	entry->waiting -= count;
+	if (!entry->tcp)
+		let_in(source, number, count, now, marks);
+	else if (!let_tcp_in(source, number, count, now, marks))
+		entry->waiting = 0;
+	return entry->waiting > 0;
 }
 
 void chain_source_collect(struct chain_source *source)
@@ -194,6 +195,34 @@ void chain_source_collect(struct chain_source *source)
 		while ((count = chain_ring_take(memory->stages[s].returned, burst, AT_A_TIME)) > 0)
 			for (uint32_t i = 0; i < count; i++)
 				source->unused[source->unused_count++] = burst[i];
+}
+
+void chain_source_offer(struct chain_source *source, uint64_t now_ticks, struct chain_marks *marks)
+{
+	const struct chain_plan *plan = source->memory->plan;
+	bool more = true;
+
+	source->turn++;
+	for (unsigned c = 0; c < plan->chain_count; c++) {
+		struct chain_entry *entry = &source->entries[c];
+		uint64_t due = due_by(entry, now_ticks);
+
+		entry->waiting = entry->tcp ? TCP_A_LOOK : due - entry->due;
+		entry->due = due;
+		if (entry->tcp)
+			chain_tcp_return(entry->tcp, now_ticks);
+	}
+	while (more) {
+		more = false;
+		for (unsigned i = 0; i < plan->chain_count; i++)
+			more |= let_burst_in(source, (i + source->turn) % plan->chain_count,
+					     plan->shared ? RECEIVED : UINT64_MAX, now_ticks, marks);
+		chain_marks_wake(marks, source->memory);
+		if (more)
+			chain_source_collect(source);
+		if (more && plan->pressure)
+			chain_marks_update(marks, source->memory, clock_ticks());
+	}
 }
 
 void chain_source_end(struct chain_source *source)

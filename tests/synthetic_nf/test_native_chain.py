@@ -86,6 +86,19 @@ def test_marks_stop_a_chain_at_its_entry(portable):
     assert any(look["stopped"] == [1] for look in looks)
 
 
+def test_marks_of_a_shared_ring_keep_the_entry_from_overflowing(portable):
+    """Above the high mark of the ring at the entry all its chains are refused; without back-pressure they are lost."""
+    stages = (stage("a", "--nf compute --cycles 1000"), stage("b", "--nf compute --cycles 20000"))
+    lines = ("ring 1024", "shared 1", "wait_us 10", *stages, "chain direct 5 10 64 a", "chain stopped 5 10 64 a,b")
+
+    free, pressed = (portable.run("--chain", plan(f"pressure {pressure}", *lines)).end for pressure in (0, 1))
+
+    assert pressed["presses"] > 0
+    for without, web in zip(free["chains"], pressed["chains"], strict=True):
+        assert (without["refused"], web["entry_lost"]) == (0, 0)  # 204 places are above the mark, a burst takes 32
+        assert min(without["entry_lost"], web["refused"], web["delivered"]) > 0
+
+
 def test_sizes_are_mixed(program):
     """A chain of several packet sizes sends each as often."""
     text = plan(stage("a", "--nf l2fwd"), "chain web 0.01 10 64,256,1500 a")

@@ -33,7 +33,9 @@ class ChainRunSettings:
 
     #: Scheduler of the stages; one of 'normal', 'batch', 'rr'.
     scheduler: Scheduler = "normal"
-    #: Whether a stage has one ring for all its chains, as in OpenNetVM and the simulator, instead of one for each.
+    #: Whether a stage has one ring for all its chains, as in OpenNetVM and the simulator, instead of one for each. Then
+    #: packets come in as there: 32 of each chain in turn, and the manager wakes stages and looks at rings in between.
+    #: Under back-pressure the marks of the ring at the entry stop its chains, too.
     shared_rings: bool = False
     #: Whether overload drops packets at a chain's entry; `local`: whether stages wait at a full ring instead of
     #: dropping, with `shared_rings` only if all chains of the stage would wait.
