@@ -164,9 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ...
     True
     """
-    gc.set_threshold(
-        20_000
-    )  # imports create tens of thousands of objects that stay; the default looks at 700 each time
+    gc.set_threshold(20_000)  # imports leave tens of thousands of objects; by default they are searched every 700
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with _warnings_as_notes():

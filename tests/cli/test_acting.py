@@ -130,7 +130,7 @@ def test_whatif_takes_the_only_machine_of_the_models(
     [
         (["--ways", "0x1"], "ways [1] for 2 NFs"),
         (["--ways", "0x100000,0x1"], "has 20 ways"),
-        (["--nodes", "0,2"], "node 2, but"),
+        (["--nodes", "0,2"], "nodes: 2, but"),
         (["--weights", "0,1"], "CPU weight 0"),
         (["--cores", "0,99"], "core 99 asked for, it has cores 0 to 15"),
         (["--bandwidth-percent", "few,100"], "'few' is no whole number"),
