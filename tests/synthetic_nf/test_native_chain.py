@@ -63,7 +63,7 @@ def test_chains_may_share_a_ring(program):
     shared, own = (program.run("--chain", plan("ring 1024", f"shared {shared}", *stages, *chains)) for shared in (1, 0))
 
     lost = [run.end["chains"][0]["entry_lost"] / run.end["chains"][0]["offered"] for run in (shared, own)]
-    assert lost[0] > max(0.1, lost[1])
+    assert lost[0] > lost[1]
     for web in shared.end["chains"]:
         gone = web["entry_lost"] + web["lost_behind"] + web["delivered"]
         assert web["delivered"] > 0
