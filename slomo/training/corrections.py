@@ -25,6 +25,7 @@ from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.moved import MostMoved, most_moved
 from slomo.training.features import LINE_B, Subject
+from slomo.training.missed_lines import Card, Leak, leak_of
 from slomo.training.server_response_fit import full_kib, pressures_of
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS
@@ -51,14 +52,6 @@ _BY_ROOM = ("L3OCC", "L3MISS", "L3MPI", "L3HIT", "L2MISS", "L2MPI", "L2HIT")
 COUNTED = ("L2MISS", "L3MISS", "LMB")
 #: Upper limit of a metric, as a multiple of its largest measured or converted value.
 _MOST = 1.5
-#: Lines that a card can miss for each line of a packet: one when it receives, one when it sends the packet.
-_MOST_MISSED = 2.0
-#: Candidates for the demand over the room in the DDIO ways at which cards begin to miss lines, and for the additional
-#: demand until they miss every line.
-_LEAK_FROM, _LEAK_OVER = np.linspace(0.4, 1.2, 9), np.geomspace(0.5, 4.0, 10)
-#: Least room that neighbours leave in the DDIO ways, as a share of these ways.
-_LEAST_ROOM = 0.05
-_MIB_PER_MILLION_LINES = LINE_B * 1e6 / 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +81,8 @@ class Corrected:
     leverage: Floats = field(default_factory=lambda: np.zeros(0))
     counted: Floats = field(default_factory=lambda: np.zeros(0))
     counted_share: float = 0.0
-    #: Demand over the room in the DDIO ways at which cards begin to miss lines, and additional demand until they miss
-    #: all; None if not learned (:func:`leak_of`).
-    leak: tuple[float, float] | None = None
+    #: When cards miss lines; None if not learned.
+    leak: Leak | None = None
 
     @classmethod
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "Corrected":
@@ -147,45 +139,32 @@ class Corrected:
         return np.column_stack([pressure / (pressure + half), room, 2.0 * np.log(state.time_ns / alone)])
 
     @cached_property
-    def _knows_ways(self) -> bool:
-        """Whether counters tell what neighbours hold in the DDIO ways, and what the function's card misses."""
+    def card(self) -> Card | None:
+        """The function's card; None if no counter tells its misses or what neighbours hold in the DDIO ways."""
         names = self.carried.response.profile.metric_names
-        return {"PCIEMISS", "DDIOOCC", "LMB"} <= {*names} & {*self.own} and "DDIOOCC" in self.carried.names
-
-    def demand(self, pressure: Floats) -> Floats:
-        """Return what the function's packets hold in the DDIO ways alone, over the room that neighbours leave."""
-        ways_kib = max(self.carried.machine.capacities().ddio_kib, 1e-9)
-        beside = pressure[:, self.carried.names.index("DDIOOCC")] / ways_kib
-        answer: Floats = self._alone("DDIOOCC") / ways_kib / np.maximum(1.0 - beside, _LEAST_ROOM)
-        return answer
-
-    def _alone(self, name: str) -> float:
-        """Return a counter of the function alone: measured, or else converted."""
-        if self.solo_is_measured:
-            return float(self.own[name][0][self.neighbours == 0].mean())
-        state = self.carried.state(np.zeros((1, len(self.carried.names))), np.zeros(1))
-        return float(state.own[0, self.carried.response.profile.metric_names.index(name)])
-
-    def with_leak(self, pressure: Floats, own: Floats) -> Floats:
-        """Return converted counters with the lines that the card misses when packets are evicted before they are read.
-
-        Each such line is also moved over the memory channel.
-        """
-        if self.leak is None or not self._knows_ways:
-            return own
-        names, own = self.carried.response.profile.metric_names, own.copy()
-        none = np.zeros((1, pressure.shape[1]))
-        more = leaked(self.demand(pressure), self.leak) - leaked(self.demand(none), self.leak)
-        missed = self._alone("PCIEMISS") + self.packet_lines * more
-        missing, moved = names.index("PCIEMISS"), names.index("LMB")
-        own[:, moved] = np.maximum(own[:, moved] + _MIB_PER_MILLION_LINES * (missed - own[:, missing]), 0.0)
-        own[:, missing] = missed
-        return own
+        if not {"PCIEMISS", "DDIOOCC", "LMB"} <= {*names} & {*self.own} or "DDIOOCC" not in self.carried.names:
+            return None
+        alone = self.carried.state(np.zeros((1, len(self.carried.names))), np.zeros(1)).own[0]
+        held_kib, missed = (
+            float(self.own[name][0][self.neighbours == 0].mean() if self.solo_is_measured else alone[names.index(name)])
+            for name in ("DDIOOCC", "PCIEMISS")
+        )
+        lines = float(np.ceil(self.model.workload.traffic.packet_size_b / LINE_B))
+        return Card(lines, held_kib / self._ways_kib, missed, self._held_beside(self.pressure), *self.own["PCIEMISS"])
 
     @property
-    def packet_lines(self) -> float:
-        """Number of cache lines of a packet."""
-        return float(np.ceil(self.model.workload.traffic.packet_size_b / LINE_B))
+    def _ways_kib(self) -> float:
+        return max(self.carried.machine.capacities().ddio_kib, 1e-9)
+
+    def _held_beside(self, pressure: Floats) -> Floats:
+        return pressure[:, self.carried.names.index("DDIOOCC")] / self._ways_kib
+
+    def with_leak(self, pressure: Floats, own: Floats) -> Floats:
+        """Return converted counters with the lines that the card misses."""
+        if self.leak is None or self.card is None:
+            return own
+        names, beside = self.carried.response.profile.metric_names, self._held_beside(pressure)
+        return self.card.corrected(names, own, beside, self.leak)
 
     def correction(self, places: Floats) -> Floats:
         """Return log(measured throughput / throughput converted from the other machine), as learned, for each place.
@@ -286,9 +265,9 @@ class Corrected:
         mpps: Floats = np.exp(corrected)
         return mpps
 
-    def leaking(self, leak: tuple[float, float] | None) -> "Corrected":
+    def leaking(self, leak: Leak | None) -> "Corrected":
         """Return the function with converted counters as in :meth:`with_leak`."""
-        if leak is None or not self._knows_ways:
+        if leak is None or self.card is None:
             return self
         fitted, names = replace(self, leak=leak), self.carried.response.profile.metric_names
         own = fitted.with_leak(self.pressure, self.carried.state(self.pressure, self.neighbours).own)
@@ -359,7 +338,7 @@ def jointly(functions: Sequence[Corrected]) -> list[Corrected]:
     These are the shares of carried variation that are kept, and the weight of the second prediction: the inverse of its
     mean squared error in held-out runs, over the sum of both predictions' inverses.
     """
-    leak = leak_of(functions)
+    leak = leak_of([each.card for each in functions if each.card is not None and each.neighbours.any()])
     functions = [each.leaking(leak) for each in functions]
     functions = [replace(each, kept=kept) for each, kept in zip(functions, kept_shares(functions), strict=True)]
     functions = [each.with_counted() if len(each.mpps_there) else each for each in functions]
@@ -369,52 +348,6 @@ def jointly(functions: Sequence[Corrected]) -> list[Corrected]:
     share = float(np.square(first).sum()) / total if total > 0.0 else 0.0
     functions = [replace(each, counted_share=share) if len(each.counted) else each for each in functions]
     return [each.scored() if len(each.mpps_there) else each for each in functions]
-
-
-def leak_of(functions: Sequence[Corrected]) -> tuple[float, float] | None:
-    """Return from which demand on the DDIO ways cards miss lines, for :func:`leaked`; None if conversion is as good.
-
-    Packets of all functions share the ways, so that runs of functions with large packets tell at which demand those of
-    others are evicted before they are read (leaky DMA: ResQ, NSDI'18, section 4.2). Least squares over all runs, in
-    lines.
-    """
-    knowing = [each for each in functions if each.own and each._knows_ways and each.neighbours.any()]
-    if not knowing:
-        return None
-    parts = []
-    for each in knowing:
-        none = np.zeros((1, each.pressure.shape[1]))
-        alone = np.full(len(each.pressure), float(each.demand(none)[0]))
-        measured, before = each.own["PCIEMISS"]
-        parts.append(
-            (
-                each.demand(each.pressure),
-                alone,
-                measured - each._alone("PCIEMISS"),
-                measured - before,
-                np.full(len(measured), each.packet_lines),
-            )
-        )
-    demand, alone, more, off, lines = (np.concatenate(column) for column in zip(*parts, strict=True))
-    best, error = None, float(np.square(off).sum())
-    for start in _LEAK_FROM.tolist():
-        for over in _LEAK_OVER.tolist():
-            fitted = lines * (leaked(demand, (start, over)) - leaked(alone, (start, over)))
-            if (wrong := float(np.square(more - fitted).sum())) < error:
-                best, error = (start, over), wrong
-    return best
-
-
-def leaked(demand: Floats, leak: tuple[float, float]) -> Floats:
-    """Return the number of lines that a card misses for each line of a packet.
-
-    Examples
-    --------
-    >>> leaked(np.array([0.5, 1.0, 1.5, 9.0]), (0.75, 1.0)).tolist()
-    [0.0, 0.5, 1.5, 2.0]
-    """
-    answer: Floats = _MOST_MISSED * np.clip((demand - leak[0]) / leak[1], 0.0, 1.0)
-    return answer
 
 
 def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:

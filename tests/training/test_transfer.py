@@ -15,8 +15,9 @@ from slomo.models.responses.moved import most_moved
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.training.corrections import Corrected, jointly, leak_of, leaked
+from slomo.training.corrections import Corrected, jointly
 from slomo.training.features import subjects
+from slomo.training.missed_lines import Leak, leak_of
 from slomo.training.server_response_fit import recalibrated
 from slomo.training.training import train as train_library
 from slomo.training.transfer import transfer
@@ -173,13 +174,15 @@ def test_packets_of_all_functions_tell_when_cards_miss_lines(before: ModelLibrar
     each, here = {one.workload.key: one for one in subjects(thinned("silver-4110", 10))}, load_machine("e5-2620v4")
     fitted = [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
     ways = OTHER.capacities().ddio_kib
-    spoilt = []
+    spoilt, cards = [], []
     for number, one in enumerate(fitted):
         held = np.where(one.neighbours == 0, (0.2, 0.4, 0.8)[number % 3] * ways, one.own["DDIOOCC"])
         one = replace(one, own={**one.own, "DDIOOCC": held})
-        missed = leaked(one.demand(one.pressure), (0.7, 1.0)) - leaked(one.demand(0.0 * one.pressure), (0.7, 1.0))
+        assert one.card is not None
+        missed = one.card.added(one.card.beside, Leak(0.7, 1.0))
         spoilt.append(replace(one, own={**one.own, "PCIEMISS": np.array([missed, one.own["PCIEMISS"][1]])}))
-    leak = leak_of(spoilt)
+        cards.append(spoilt[-1].card)
+    leak = leak_of(cards)
     assert leak == pytest.approx((0.7, 1.0), abs=0.01)
     one = spoilt[0].leaking(leak)
     names, carried = one.carried.response.profile.metric_names, one.carried.state(one.pressure, one.neighbours).own
@@ -188,8 +191,7 @@ def test_packets_of_all_functions_tell_when_cards_miss_lines(before: ModelLibrar
     moved, missed = more[:, names.index("LMB")], more[:, names.index("PCIEMISS")]
     assert moved[missed > 0.0] == pytest.approx(64e6 / 2**20 * missed[missed > 0.0])
     assert (missed > 0.0).any()
-    alike = [replace(one, own={**one.own, "PCIEMISS": one.own["PCIEMISS"][[1, 1]]}) for one in fitted]
-    assert leak_of(alike) is None
+    assert leak_of([replace(card, measured=card.converted) for card in cards]) is None
 
 
 def test_room_is_counted_in_halvings(before: ModelLibrary) -> None:
