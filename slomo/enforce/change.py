@@ -20,6 +20,11 @@ class Backend(Knobs, Protocol):
         return False
 
     @property
+    def divides_the_cache(self) -> bool:
+        """Whether the backend sets the cache ways of cores or processes."""
+        return False
+
+    @property
     def sets_the_rest(self) -> bool:
         """Whether the backend sets the cache ways of tasks without a class of their own."""
         return False

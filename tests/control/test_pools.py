@@ -1,6 +1,7 @@
 """RMD's pools: its files read as they are, its rules, and a machine kept so."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,18 @@ import pytest
 from slomo.control.pools.configuration import read_rmd_toml
 from slomo.control.pools.foresight import PoolForesight, PoolOutlook
 from slomo.control.pools.manager import PoolManager
+from slomo.enforce.backends.buffers import BuffersBackend
+from slomo.enforce.backends.pqos import PqosBackend
+from slomo.enforce.backends.rdt_class import RdtClassBackend
 from slomo.enforce.backends.resctrl import ResctrlBackend
+from slomo.enforce.backends.scheduler import SchedulerBackend
+from slomo.enforce.change import Backend
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
 from slomo.host.resctrl_tree import ResctrlTree
 from slomo.models.library import ModelLibrary
 from slomo.vocabulary.machine import load_machine
 from tests.allocations import with_allocations
+from tests.enforce import fake_pqos
 from tests.fake_resctrl.files import everything, fake_tree
 from tests.fake_resctrl.model import Flavour
 
@@ -210,6 +217,8 @@ def test_a_library_says_what_pools_give(tmp_path: Path, toy_library: ModelLibrar
         {"core_ids": ["1"], "what": 3},
         {"core_ids": ["1"], "max_cache": 10**9, "min_cache": 1},
         {"core_ids": ["1"], "rdt": {"mba": {"mbps": 3000}}},
+        {"core_ids": ["1"], "rdt": {"mba": {"percentage": 500}}},
+        {"core_ids": ["1"], "policy": "gold", "cache_id": "1"},
         {"core_ids": ["1"], "slo_share": 3, "policy": "gold"},
     ],
 )
@@ -347,6 +356,95 @@ def test_nothing_is_claimed_where_nobody_enforces(tmp_path: Path) -> None:
     assert told["status"] == "None"
     assert told["enforced"]["cache"] is False
     assert "--enforce" in told["enforced"]["why"]
+
+
+@pytest.mark.parametrize("backend", [SchedulerBackend(), RdtClassBackend(Path("rdt")), BuffersBackend()])
+def test_a_backend_that_does_not_divide_the_cache_keeps_no_pools(tmp_path: Path, backend: Backend) -> None:
+    """It would accept every workload and set nothing; nor are pools kept of a cache that the machine does not have."""
+    with pytest.raises(TestbedError, match=f"'{backend.name}' does not divide the cache"):
+        manager(tmp_path, backend=backend)
+    tree = fake_tree(tmp_path, Flavour(ways=12, cpus=8))
+    with pytest.raises(ConfigurationError, match="pools of 20 cache ways, this machine has 12"):
+        manager(tmp_path, backend=ResctrlBackend(tree, tmp_path))
+
+
+def test_pqos_refuses_tasks(tmp_path: Path) -> None:
+    """It sets the ways of cores; a workload of tasks would get none."""
+    command = (sys.executable, fake_pqos.__file__, str(tmp_path / "classes.json"))
+    pools = manager(tmp_path, backend=PqosBackend(command), receipts=tmp_path / "receipts")
+    with pytest.raises(TestbedError, match="names no cores, and pqos sets the cache ways of cores"):
+        pools.admit({"task_ids": ["101"], "policy": "gold"})
+
+
+def test_what_the_machine_no_longer_has_is_not_claimed(tmp_path: Path) -> None:
+    """A mask that another program wrote, ways that a new group takes, tasks that ended: that workload alone is off."""
+    pools, tree = on_resctrl(tmp_path, Flavour(ways=20, cpus=16))
+    gold = pools.admit({"core_ids": ["4"], "policy": "gold"})
+    other = pools.admit({"core_ids": ["5"], "max_cache": 3, "min_cache": 3})
+    task = pools.admit({"task_ids": ["101"], "policy": "silver"})
+    assert {pools.report(each)["status"] for each in pools.workloads} == {"Successful"}
+    tree.write("slomo-1/mode", "shareable")
+    tree.write("slomo-1/schemata", "L3:0=1")
+    told = pools.report(gold)
+    assert (told["status"], told["enforced"]["cache"]) == ("Invalid", False)
+    assert "'schemata:slomo-1:L3:0' is 1, but c00 was set" in told["enforced"]["why"]
+    assert pools.report(other)["status"] == "Successful"
+    tree.write("slomo-2/mode", "shareable")
+    tree.make_group("theirs")
+    tree.write("theirs/schemata", "L3:0=1000")
+    assert "group 'theirs'" in pools.report(other)["enforced"]["why"]
+    pools._processes = lambda: {104: "ovs-vswitchd"}
+    assert pools.report(task)["enforced"]["why"] == "all of its tasks have ended"
+
+
+def test_workloads_that_ended_make_room(tmp_path: Path) -> None:
+    """The next workload gets the ways of one whose tasks have ended."""
+    alive = {101: "nf", 102: "nf"}
+    pools = manager(tmp_path, processes=lambda: alive)
+    pools.admit({"task_ids": ["101"], "max_cache": 10, "min_cache": 10})
+    del alive[101]
+
+    assert pools.admit({"task_ids": ["102"], "max_cache": 10, "min_cache": 10}).identifier == "2"
+    assert [each.identifier for each in pools.workloads] == ["2"]
+
+
+def test_a_patch_changes_what_it_names(tmp_path: Path) -> None:
+    """A limit ends the policy and leaves the other limits; memory bandwidth is told as the machine rounds it."""
+    pools, tree = on_resctrl(tmp_path, Flavour(ways=20, cpus=16), PLAIN + "[rdt]\nmbaMode = 'percentage'\n")
+    pools.admit({"core_ids": ["4"], "policy": "gold"})
+    for patch, limits in (
+        ({"rdt": {"mba": {"percentage": 33}}}, (2, 2)),
+        ({"max_cache": 4, "min_cache": 4}, (4, 4)),
+        ({"rdt": {"cache": {"min": 3}}}, (4, 3)),
+        ({"nf": "lpm"}, (4, 3)),
+    ):
+        request = pools.change("1", patch).request
+        assert (request.max_ways, request.min_ways, request.policy, request.memory_bandwidth) == (*limits, None, 33.0)
+    assert pools.report(pools.workload("1"))["enforced"]["memory_bandwidth"] == 40.0
+    assert "MB:0= 40" in tree.read("slomo-1/schemata")
+    request = pools.change("1", {"policy": "silver"}).request
+    assert (request.max_ways, request.min_ways, request.memory_bandwidth) == (2, 1, None)
+
+
+def test_hospitality_is_nothing_where_admission_would_be_refused(tmp_path: Path) -> None:
+    """A core or task that is taken or missing, another's ways: score 0 and why; a cache there is not is refused."""
+    pools, tree = on_resctrl(tmp_path, Flavour(ways=20, cpus=16, domains=(0, 1)))
+    pools.admit({"core_ids": ["4"], "policy": "gold"})
+    for members, why in (
+        ({"core_ids": ["4"]}, "belongs to workload 1"),
+        ({"core_ids": ["99"]}, "core 99"),
+        ({"task_ids": ["9"]}, "task 9 is not running"),
+    ):
+        answer = pools.hospitality({"policy": "gold", **members})
+        assert (answer["score"], why in answer["why"]) == ({"l3": {"0": 0, "1": 0}}, True)
+    assert pools.hospitality({"policy": "gold", "cache_id": "1"})["score"] == {"l3": {"1": 100}}
+    with pytest.raises(InvalidValueError, match="cache_id is 7, the caches are 0, 1"):
+        pools.hospitality({"policy": "gold", "cache_id": "7"})
+    tree.make_group("theirs")
+    tree.write("theirs/schemata", "L3:0=f0000;1=f0000")
+    assert pools.caches_report()["Caches"]["1"]["available_ways_pool"]["guarantee"] == "f000"
+    tree.write("theirs/schemata", "L3:0=ff000;1=ff000")
+    assert "group 'theirs'" in pools.hospitality({"policy": "gold"})["why"]
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from typing import Any
 from slomo.control.pools.configuration import PoolConfiguration
 from slomo.control.pools.foresight import PoolOutlook
 from slomo.control.pools.layout import PoolLayout, lay_out, rest_mask
-from slomo.control.pools.request import PoolRequest, parse_request
+from slomo.control.pools.request import PoolRequest, parse_request, patch_request
 from slomo.control.pools.seats import placed
 from slomo.control.pools.workload import PoolWorkload, Processes, processes_of_this_host
 from slomo.enforce.change import Backend
-from slomo.enforce.executor import apply, undo
+from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
-from slomo.errors import InvalidValueError, TestbedError, UnknownNameError
+from slomo.errors import ConfigurationError, InvalidValueError, SlomoError, TestbedError, UnknownNameError
 from slomo.host.journal import Receipt
-from slomo.host.resctrl_facts import rdt_capabilities
+from slomo.host.resctrl_facts import rdt_capabilities, read_facts
 from slomo.host.resctrl_tree import ResctrlTree
 
 #: Function that predicts the workloads of a plan.
@@ -42,9 +42,10 @@ class PoolManager:
     cache_ways : int
         Ways of the last-level cache.
     caches : tuple of int
-        Identifiers of the last-level caches; all caches are divided in the same way.
+        Identifiers of the last-level caches, all divided in the same way; with resctrl, those of the machine.
     backend : Backend, optional
-        Backend for the machine's knobs; without it the manager only computes plans.
+        Backend for the machine's knobs; without it the manager only computes plans. One that cannot divide the cache
+        is refused (TestbedError), as is a machine with another number of cache ways (ConfigurationError).
     enforces : bool
         Whether the manager applies its plan; False if a loop does (`slomo.control.pools.controller`).
     receipts : path, optional
@@ -79,6 +80,8 @@ class PoolManager:
         processes: Processes | None = None,
         enforces: bool = True,
     ) -> None:
+        if backend is not None:
+            caches = _require_divides(backend, cache_ways) or caches
         self.configuration, self.cache_ways, self.caches = configuration, cache_ways, caches
         self.layout: PoolLayout = lay_out(configuration, cache_ways)
         self._backend, self._receipts, self._estimator, self._enforces = backend, receipts, estimator, enforces
@@ -116,6 +119,7 @@ class PoolManager:
         """
         request = parse_request(data, self.configuration)
         with self._lock:
+            self.validate()
             self._require_free(request)
             self._count += 1
             newcomer = PoolWorkload(str(self._count), str(uuid.uuid4()), request)
@@ -123,7 +127,7 @@ class PoolManager:
             return self._workloads[str(self._count)]
 
     def change(self, identifier: str, data: Mapping[str, Any]) -> PoolWorkload:
-        """Change a workload, like RMD's ``PATCH``; a refused change has no effect.
+        """Change a workload by the fields of `data`, like RMD's ``PATCH``; a refused change has no effect.
 
         Raises
         ------
@@ -132,8 +136,7 @@ class PoolManager:
         """
         with self._lock:
             old = self.workload(identifier)
-            merged = {**old.request.to_dict(), **data}
-            request = parse_request(merged, self.configuration)
+            request = patch_request(old.request, data, self.configuration)
             others = {key: value for key, value in self._workloads.items() if key != identifier}
             self._require_free(request, others)
             workloads = placed(self.layout, self.configuration, others, replace(old, request=request, mask=0))
@@ -165,14 +168,21 @@ class PoolManager:
             self._workloads = {}
 
     def report(self, workload: PoolWorkload) -> dict[str, Any]:
-        """Return a workload in RMD's format, with the settings in force."""
+        """Return a workload in RMD's format, with the settings that the machine has now.
+
+        `status` is "None" if nothing is enforced, "Invalid" if the machine no longer has the workload's settings.
+        """
         if self._backend is None:
             told = {"cache": False, "why": "nothing is enforced here (slomo serve --enforce BACKEND)"}
             return {**workload.to_dict(), "status": "None", "enforced": told}
+        lost = self._lost(workload)
+        if lost:
+            nothing = dict.fromkeys(("cache", "memory_bandwidth", "others_kept_off"), False)
+            return {**workload.to_dict(), "status": "Invalid", "enforced": {**nothing, "why": lost}}
         setting = next(each for each in self.plan().tenants if each.tenant == workload.identifier)
         told = {
             "cache": True,
-            "memory_bandwidth": workload.request.memory_bandwidth is not None,
+            "memory_bandwidth": self._bandwidth_in_force(workload.request),
             "others_kept_off": self._sets_the_rest and workload.pool == "guarantee",
         }
         if workload.pool == "guarantee" and not told["others_kept_off"]:
@@ -180,6 +190,35 @@ class PoolManager:
         elif workload.pool == "guarantee" and not setting.exclusive:
             told |= {"others_kept_off": False, "why": "the infrastructure's ways lie over them"}
         return {**workload.to_dict(), "enforced": told}
+
+    def _lost(self, workload: PoolWorkload) -> str:
+        """Return why the machine no longer has a workload's settings; empty if it has them."""
+        assert self._backend is not None
+        plan, settings = self.plan(), workload.setting(workload.identifier)
+        alike = [
+            each
+            for each in plan.tenants
+            if each.tenant in self._workloads
+            and (each.llc_way_mask, each.memory_bandwidth) == (settings.llc_way_mask, settings.memory_bandwidth)
+        ]  # one class has them all
+        if workload.identifier not in {each.tenant for each in alike}:
+            return "all of its tasks have ended"
+        rest = plan.rest_way_mask if workload.pool == "guarantee" else None
+        try:
+            self._require_no_foreign({workload.identifier: workload})
+            changed = diff(replace(plan, tenants=tuple(alike), rest_way_mask=rest), self._backend)
+        except SlomoError as problem:
+            return problem.message
+        return "; ".join(f"'{change.knob}' is {change.before}, but {change.after} was set" for change in changed)
+
+    def _bandwidth_in_force(self, request: PoolRequest) -> float | bool:
+        """Return the memory bandwidth as the machine rounds it; False without a limit."""
+        if request.memory_bandwidth is None:
+            return False
+        tree = self._backend and self._backend.resctrl_tree
+        if not tree:
+            return -(-round(request.memory_bandwidth) // 10) * 10.0  # pqos takes tens of percent
+        return float(read_facts(tree).bandwidth_value(request.memory_bandwidth, request.bandwidth_unit))
 
     def capabilities(self) -> dict[str, bool]:
         """Return RMD's answer to ``GET /v1/cache`` about this machine's capabilities, from its resctrl tree."""
@@ -191,14 +230,16 @@ class PoolManager:
 
     def caches_report(self) -> dict[str, Any]:
         """Return RMD's answer to ``GET /v1/cache/l3``: used and free ways by cache and pool."""
-        taken = [workload.mask for workload in self.workloads]
-        used = 0
-        for mask in taken:
-            used |= mask
+        foreign = 0
+        for mask in self._foreign().values():
+            foreign |= mask
+        used = foreign
+        for workload in self.workloads:
+            used |= workload.mask
         pools = {
             "guarantee": self.layout.guarantee & ~used,
             "besteffort": self.layout.besteffort & ~used,
-            "shared": self.layout.shared,
+            "shared": self.layout.shared & ~foreign,
         }
         table = {
             "cache_level": "L3",
@@ -216,19 +257,29 @@ class PoolManager:
 
         If the estimator knows the `nf` of the new workload and of all admitted ones, the score is 100 x predicted over
         solo throughput, or 0 if the promise (`slo_share`) of any of these workloads would break. Otherwise it is RMD's
-        score from free ways. RMD's clients read `score`; `basis` names the method, and `why` or the shares give the
-        reason. Raises InvalidValueError for an invalid body.
+        score from free ways. It is 0, with the reason, where `admit` would refuse the workload. RMD's clients read
+        `score`; `basis` names the method, and `why` or the shares give the reason. Raises InvalidValueError for an
+        invalid body or an unknown cache.
         """
-        members = {} if data.get("core_ids") or data.get("task_ids") else {"core_ids": ["0"]}
-        request = parse_request({**data, **members}, self.configuration)
-        score, told = self._score(request)
-        cache_ids = [int(data["cache_id"])] if "cache_id" in data else list(self.caches)
-        return {"score": {"l3": {str(cache): score for cache in cache_ids}}, **told}
+        asked = dict(data)
+        caches = [str(cache) for cache in self.caches]
+        cache_ids = [asked.pop("cache_id")] if "cache_id" in asked else caches
+        if not {*cache_ids} <= {*caches}:
+            raise InvalidValueError(f"cache_id is {cache_ids[0]}, the caches are {', '.join(caches)}")
+        named = bool(asked.get("core_ids") or asked.get("task_ids"))
+        request = parse_request({**asked, **({} if named else {"core_ids": ["0"]})}, self.configuration)
+        score, told = self._score(request, named=named)
+        return {"score": {"l3": dict.fromkeys(cache_ids, score)}, **told}
 
-    def _score(self, request: PoolRequest) -> tuple[int, dict[str, Any]]:
+    def _score(self, request: PoolRequest, *, named: bool) -> tuple[int, dict[str, Any]]:
         try:
+            if named:
+                self._require_free(request)
             workloads = placed(self.layout, self.configuration, self._workloads, PoolWorkload(_NEWCOMER, "", request))
-        except TestbedError as error:
+            self._require_no_foreign(workloads)
+            if self._backend is not None:
+                self._backend.wishes(self._plan(workloads))
+        except SlomoError as error:
             return 0, {"basis": "free ways", "why": error.message}
         outlook = PoolOutlook(why="there are no models")
         if self._estimator is not None:
@@ -254,7 +305,12 @@ class PoolManager:
             raise TestbedError(f"task {missing[0]} is not running", hint="name tasks that run")
 
     def _plan(self, workloads: Mapping[str, PoolWorkload]) -> EnforcementPlan:
-        settings = [workload.setting(key) for key, workload in workloads.items()]
+        running = self._processes()
+        settings = [
+            replace(setting, process_ids=tuple(task for task in setting.process_ids if task in running))
+            for setting in (workload.setting(key) for key, workload in workloads.items())
+        ]
+        settings = [setting for setting in settings if setting.cores or setting.process_ids]
         busy = {core for setting in settings for core in setting.cores}
         rest = None
         if self._sets_the_rest:  # the root group is the operating system's group, as in Intel's RMD
@@ -269,7 +325,7 @@ class PoolManager:
             cores = tuple(core for core in group.cores if core not in busy)
             tasks = tuple(
                 pid
-                for pid, command_line in self._processes().items()
+                for pid, command_line in running.items()
                 if any(fnmatch.fnmatch(command_line, g) for g in group.tasks)
             )
             if cores:
@@ -287,8 +343,11 @@ class PoolManager:
     def _sets_the_rest(self) -> bool:
         return self._backend is not None and self._backend.sets_the_rest
 
+    def _foreign(self) -> Mapping[str, int]:
+        return {} if self._backend is None else self._backend.foreign_masks()
+
     def _require_no_foreign(self, workloads: Mapping[str, PoolWorkload]) -> None:
-        foreign = {} if self._backend is None else self._backend.foreign_masks()
+        foreign = self._foreign()
         for workload in workloads.values():
             for name, mask in foreign.items() if workload.pool == "guarantee" else ():
                 if mask & workload.mask:
@@ -305,6 +364,21 @@ class PoolManager:
                 plan = self._plan(workloads)
                 self._receipt = apply(plan, self._backend, receipts=self._receipts, receipt=self._receipt)
         self._workloads = dict(workloads)
+
+
+def _require_divides(backend: Backend, cache_ways: int) -> tuple[int, ...]:
+    """Raise an error if a backend cannot divide a cache of so many ways; return the machine's caches, if it tells."""
+    if not backend.divides_the_cache:
+        raise TestbedError(f"backend '{backend.name}' does not divide the cache", hint="resctrl does, pqos by cores")
+    if backend.resctrl_tree is None:
+        return ()
+    facts = read_facts(backend.resctrl_tree)
+    if facts.full_mask.bit_count() != cache_ways:
+        raise ConfigurationError(
+            f"pools of {cache_ways} cache ways, this machine has {facts.full_mask.bit_count()}",
+            hint="name the machine that this is",
+        )
+    return next(domains for name, domains in facts.resources.items() if name.startswith("L3"))
 
 
 def _predicted_score(outlook: PoolOutlook, placed: Mapping[str, PoolWorkload]) -> tuple[int, dict[str, Any]]:

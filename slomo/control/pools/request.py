@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from slomo.control.pools.configuration import PoolConfiguration
+from slomo.enforce.plan import MemoryBandwidth
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.files.documents import convert
 from slomo.files.ranges import Name, Part, PositiveRate
@@ -38,7 +39,7 @@ class RmdAllocation(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class RmdWorkload(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """RMD's body of ``POST /v1/workloads`` and ``/v1/hospitality``; `max_cache`, `min_cache`: RMD v0.1."""
+    """RMD's body of ``POST /v1/workloads``; `max_cache`, `min_cache`: RMD v0.1."""
 
     core_ids: Annotated[list[Number], Meta(max_length=4096)] | None = None
     task_ids: Annotated[list[Number], Meta(max_length=4096)] | None = None
@@ -46,9 +47,14 @@ class RmdWorkload(Struct, forbid_unknown_fields=True, omit_defaults=True):
     rdt: RmdAllocation | None = None
     max_cache: Limit | None = None
     min_cache: Limit | None = None
-    cache_id: Number | None = None
     nf: Name | None = None
     slo_share: Part | None = None
+
+
+class RmdHospitality(RmdWorkload, forbid_unknown_fields=True, omit_defaults=True):
+    """RMD's body of ``POST /v1/hospitality``: a workload, and the one cache to score."""
+
+    cache_id: Number | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> 
     >>> parse_request({"task_ids": ["7"], "max_cache": 4, "min_cache": 4}, known).pool
     'guarantee'
     """
-    body = convert(data, RmdWorkload, "workload", hint='{"core_ids": ["4"], "policy": "gold"}')
+    body = _body(data)
     cores, tasks = _numbers("core_ids", body.core_ids), _numbers("task_ids", body.task_ids)
     if bool(cores) == bool(tasks):
         raise InvalidValueError(
@@ -140,7 +146,39 @@ def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> 
         raise InvalidValueError(
             f"memory bandwidth in {unit}, but mbaMode is '{configuration.mba_mode}'", hint="set mbaMode in rmd.toml"
         )
+    if bandwidth is not None:
+        MemoryBandwidth(bandwidth, unit)  # raises InvalidValueError out of its range
     return PoolRequest(cores, tasks, highest, lowest, body.policy, bandwidth, unit, body.nf, body.slo_share)
+
+
+def patch_request(old: PoolRequest, data: Mapping[str, Any], configuration: PoolConfiguration) -> PoolRequest:
+    """Change single fields of a request; raises the errors of `parse_request`.
+
+    As in RMD (modules/workload/workload.go, `update`), a limit that the patch states ends the old policy, whose other
+    limits stay; a policy that it states replaces all limits.
+
+    Examples
+    --------
+    >>> from slomo.control.pools.configuration import configuration_from
+    >>> known = configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": {"besteffort": 7}})
+    >>> gold = PoolRequest((4,), (), 2, 2, "gold")
+    >>> changed = patch_request(gold, {"rdt": {"cache": {"max": 3}}}, known)
+    >>> changed.max_ways, changed.min_ways, changed.policy
+    (3, 2, None)
+    """
+    patch = to_builtins(_body(data))
+    limits, rdt = old.to_dict(), patch.pop("rdt", {})
+    flat = {name: patch.pop(f"{name}_cache") for name in ("max", "min") if f"{name}_cache" in patch}
+    if "policy" in patch:
+        limits["rdt"] = {}
+    elif rdt or flat:
+        limits.pop("policy", None)
+    cache = {**limits["rdt"].get("cache", {}), **flat, **rdt.get("cache", {})}
+    return parse_request({**limits, **patch, "rdt": {**limits["rdt"], **rdt, "cache": cache}}, configuration)
+
+
+def _body(data: Mapping[str, Any]) -> RmdWorkload:
+    return convert(data, RmdWorkload, "workload", hint='{"core_ids": ["4"], "policy": "gold"}')
 
 
 def _numbers(name: str, listed: list[str] | None) -> tuple[int, ...]:

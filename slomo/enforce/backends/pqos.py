@@ -19,6 +19,8 @@ class PqosBackend(PqosKnobs, Backend):
     False
     """
 
+    divides_the_cache = True
+
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings to write, in order: those of the classes of service, then each core's class.
 
@@ -29,6 +31,11 @@ class PqosBackend(PqosKnobs, Backend):
         by_settings: dict[tuple[tuple[str, str], ...], list[int]] = {}
         for tenant in plan.tenants:
             settings = self._settings(tenant)
+            if settings and not tenant.cores:
+                raise RefusedSettingError(
+                    f"tenant '{tenant.tenant}' names no cores, and pqos sets the cache ways of cores",
+                    hint="name cores, or use the backend resctrl",
+                )
             if settings:
                 by_settings.setdefault(settings, []).extend(tenant.cores)
         unknown = sorted({core for cores in by_settings.values() for core in cores} - set(state.class_of))

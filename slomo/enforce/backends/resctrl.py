@@ -50,6 +50,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
             return False, f"{problem.message} ({problem.hint})"
         return True, f"{facts.full_mask.bit_count()} ways, {facts.classes} classes, memory bandwidth in {facts.unit}"
 
+    divides_the_cache = True
     #: The root group is set too: its mask keeps processes without a class off other groups' ways.
     sets_the_rest = True
 

@@ -52,6 +52,11 @@ class Together(Backend):
         return any(backend.acts_on_processes for backend in self._backends.values())
 
     @property
+    def divides_the_cache(self) -> bool:
+        """Whether one of the backends sets cache ways."""
+        return any(backend.divides_the_cache for backend in self._backends.values())
+
+    @property
     def sets_the_rest(self) -> bool:
         """Whether one of the backends sets the cache ways of tasks without a class."""
         return any(backend.sets_the_rest for backend in self._backends.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from slomo.control.pools.request import RmdWorkload
+from slomo.control.pools.request import RmdHospitality, RmdWorkload
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
@@ -126,5 +126,5 @@ OPERATIONS = (
     Operation("GET", "/v1/workloads/{id}", workload, **_READS),
     Operation("PATCH", "/v1/workloads/{id}", change, body=RmdWorkload, statuses=(404,), **_ACTS),
     Operation("DELETE", "/v1/workloads/{id}", remove, statuses=(404,), **_ACTS),
-    Operation("POST", "/v1/hospitality", hospitality, body=RmdWorkload, **_READS),
+    Operation("POST", "/v1/hospitality", hospitality, body=RmdHospitality, **_READS),
 )  # fmt: skip
