@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from slomo.enforce.backends.cgroup import CgroupBackend
+from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import RefusedSettingError
 from slomo.host.knobs import PRESENT
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +28,23 @@ def test_controllers_are_enabled_from_the_root_down(tmp_path: Path) -> None:
     assert backend.read("enabled:cpu:slomo") is None
     backend.write("enabled:cpuset:", PRESENT)
     assert (tmp_path / "cgroup.subtree_control").read_text().startswith("+cpuset")
+
+
+@pytest.mark.parametrize(("version", "suffix"), [(1, ""), (2, ".effective")])
+def test_a_node_without_memory_is_refused(tmp_path: Path, version: int, suffix: str) -> None:
+    """Before anything is written, with the tenant, the node and the nodes that have memory."""
+    root = tmp_path / "cpuset" if version == 1 else tmp_path
+    root.mkdir(exist_ok=True)
+    texts = {"cgroup.procs": "", f"cpuset.cpus{suffix}": "0-3", f"cpuset.mems{suffix}": "0,2"}
+    for name, text in (texts | ({"cgroup.controllers": "cpuset"} if version == 2 else {})).items():
+        (root / name).write_text(text)
+    backend = CgroupBackend(tmp_path)
+    plans = [
+        EnforcementPlan("s", (TenantSetting("nat", process_ids=(os.getppid(),), memory_node=node),)) for node in (2, 1)
+    ]
+    assert backend.wishes(plans[0])
+    with pytest.raises(RefusedSettingError, match="'nat': memory of node 1 is not on this host\nhint: there are 0, 2"):
+        backend.wishes(plans[1])
 
 
 @pytest.mark.skipif(

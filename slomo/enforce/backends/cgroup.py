@@ -6,7 +6,7 @@ The knobs are those of `slomo.host.cgroup`. A CPU weight of 1 becomes ``cpu.shar
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from slomo.enforce.change import Backend
 from slomo.enforce.conflicts import protection
@@ -99,9 +99,10 @@ class CgroupBackend(CgroupKnobs, Backend):
         files: dict[str, str] = {}
         second = self.version == 2
         if tenant.cores:
-            self._require_cores(tenant)
+            self._require_there(tenant, "CPU", "cpuset.cpus", tenant.cores)
             files["cpuset.cpus"] = format_cpu_list(tenant.cores)
         if tenant.memory_node is not None:
+            self._require_there(tenant, "memory of node", "cpuset.mems", (tenant.memory_node,))
             files |= {} if second else {"cpuset.memory_migrate": "1"}
             files["cpuset.mems"] = str(tenant.memory_node)
         if tenant.cpu_weight is not None:
@@ -113,14 +114,13 @@ class CgroupBackend(CgroupKnobs, Backend):
             files |= {"cpu.max": f"{quota} {PERIOD_US}"} if second else own
         return files
 
-    def _require_cores(self, tenant: TenantSetting) -> None:
-        base = self._base("cpuset")
-        name = "cpuset.cpus.effective" if self.version == 2 else "cpuset.cpus"
-        there = parse_cpu_list(self.text(f"{base}{name}"))
-        unknown = sorted(set(tenant.cores) - set(there))
+    def _require_there(self, tenant: TenantSetting, what: str, file: str, numbers: Iterable[int]) -> None:
+        there = parse_cpu_list(self.text(f"{self._base('cpuset')}{file}{'.effective' if self.version == 2 else ''}"))
+        unknown = sorted(set(numbers) - set(there))
         if there and unknown:
             raise RefusedSettingError(
-                f"tenant '{tenant.tenant}': CPU {unknown[0]} is not on this host", hint=f"CPUs: {list(there)}"
+                f"tenant '{tenant.tenant}': {what} {unknown[0]} is not on this host",
+                hint=f"there are {', '.join(map(str, there))}",
             )
 
     def _base(self, controller: str) -> str:
