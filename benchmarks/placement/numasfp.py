@@ -58,8 +58,8 @@ MACHINE = "e5-2620v4"
 #: Work with which a simulated stage takes as long per packet as a hop of `slomo chain run` (82 cycles, of which 21 are
 #: the packet's and the ring's lines; `python benchmarks/nfvnice.py --hop`), and a function that is no more than that.
 HOP_WORK_CYCLES = 60.8
-#: Share by which NUMASFP is ahead [%].
-PAPER = {"octans": 16, "node-balance": 25, "node-first": 23}
+#: Share by which NUMASFP is ahead [%]; the paper does not say whether its node-balance keeps chains whole.
+PAPER = {"octans": 16, "node-balance": 25, "node-balance-stages": 25, "node-first": 23}
 #: Label -> policy, whether chains have ways and bandwidth of their own, whether the table's throttles are applied. The
 #: paper's rivals share the cache; in the second half they are given by the table, too, what only `numasfp` has there.
 VARIANTS = (

@@ -52,8 +52,8 @@ class ChainPlan:
     servers: Mapping[str, tuple[RatedChain, ...]]
     #: Per interval, the node of each stage of each chain.
     seats: tuple[Nodes, ...]
-    #: Chains for which no server has enough cores, and how many stages they have.
-    unplaced: Mapping[str, int] = field(default_factory=dict)
+    #: Chains for which no server has enough cores.
+    unplaced: tuple[RatedChain, ...] = ()
     #: Exclusive cache ways and memory bandwidth of chains per interval, under policies that allocate them.
     parts: tuple[Parts, ...] = ()
     #: Time to plan each interval for all servers [ms].
@@ -105,15 +105,15 @@ def plan_chains(
 
 def _spread(
     servers: Mapping[str, Sequence[Node]], chains: Sequence[RatedChain]
-) -> tuple[dict[str, list[RatedChain]], dict[str, int]]:
+) -> tuple[dict[str, list[RatedChain]], tuple[RatedChain, ...]]:
     free = {name: sum(node.cores for node in nodes) for name, nodes in servers.items()}
     shares: dict[str, list[RatedChain]] = {}
-    unplaced = {}
+    unplaced = []
     for item in chains:
         name = next((name for name, cores in free.items() if cores >= len(item.request.chain)), None)
         if name is None:
-            unplaced[item.request.id] = len(item.request.chain)
+            unplaced.append(item)
             continue
         free[name] -= len(item.request.chain)
         shares.setdefault(name, []).append(item)
-    return shares, unplaced
+    return shares, tuple(unplaced)

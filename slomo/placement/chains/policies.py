@@ -105,11 +105,20 @@ def node_balance(
 
     NUMASFP (COMSNETS'22), "alternative placement mechanisms": chains are divided into all nodes to balance each node's
     core utilisation; static. The paper does not say whether chains are kept whole; they are here, which is the more
-    favourable reading.
+    favourable reading; `node_balance_stages` is the other one.
     """
     del interval, judges, before
     free = [node.cores for node in nodes]
     return {item.request.id: most_free(len(item.request.chain), free) for item in chains}
+
+
+def node_balance_stages(
+    chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
+) -> dict[str, tuple[int, ...]]:
+    """Put each stage on the node that has most free cores, so that chains go back and forth between nodes."""
+    del interval, judges, before
+    free = [node.cores for node in nodes]
+    return {item.request.id: tuple(most_free(1, free)[0] for _ in item.request.chain) for item in chains}
 
 
 @dataclass(frozen=True)
@@ -135,6 +144,7 @@ _POLICIES = {
     "octans-predicted": ListedChainPolicy(predicts=True),
     "node-first": ListedChainPolicy(node_first),
     "node-balance": ListedChainPolicy(node_balance),
+    "node-balance-stages": ListedChainPolicy(node_balance_stages),
     "slomo-numa": ListedChainPolicy(places_afresh=True, predicts=True),
 }
 

@@ -71,14 +71,15 @@ def judge_chains(
     of two (OpenNetVM: 16384). Overloaded chains fill it, so the counted time must be long enough for that.
     `beside`: other tenants; the cluster must reserve their cores, too.
 
-    ANAT is throughput served over throughput offered, averaged over intervals. An SLO of `min_mpps` is broken where in
+    ANAT is throughput served over throughput offered, averaged over intervals; chains without a place are offered
+    their rates and serve nothing. An SLO of `min_mpps` is broken where in
     some interval a chain serves less than that, or than it is offered.
     """
     plan, runner = placed.plan, _Runner(placed.cluster, own, duration_ms, manager_cycles, queue_capacity, beside, seed)
     shares: list[float] = []
     violations: dict[str, Violation] = {}
     for interval, seats in enumerate(plan.seats):
-        served = offered = 0.0
+        served, offered = 0.0, sum(item.offered_mpps(interval) for item in plan.unplaced)
         before = plan.seats[interval - 1] if interval else seats
         for name, chains in plan.servers.items():
             rates = runner.run(name, chains, interval, seats, plan.parts[interval] if plan.parts else Parts())

@@ -76,9 +76,9 @@ class PlacedChains:
             for name, server in servers.items()
         }
         best = max(free, key=lambda name: free[name])
-        for name, stages in self.plan.unplaced.items():
-            machine = servers[best].machine_type.name
-            refused = Refusal(name, "chain", machine, "cores", stages, free[best], best)
+        for item in self.plan.unplaced:
+            name, machine = item.request.id, servers[best].machine_type.name
+            refused = Refusal(name, "chain", machine, "cores", len(item.request.chain), free[best], best)
             decisions.append(Decision(name, False, self.plan.policy, "", (), (refused.text,), refused))
         return tuple(decisions)
 
