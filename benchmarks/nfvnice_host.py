@@ -14,7 +14,10 @@ import os
 import random
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -198,6 +201,24 @@ def show_shared(given: argparse.Namespace) -> None:
             print(told + goal)
 
 
+def show_tuning(given: argparse.Namespace) -> None:
+    """Run the chain with other marks on its rings, and two like functions with unlike priorities, under NFVnice."""
+    print("\n# Chain 120/270/550 by high and low mark: goodput [Mpps], wasted, p99 [us], switches/s")
+    system = chain_of([(120,), (270,), (550,)])
+    for high, low in itertools.product((0.6, 0.8, 0.95), (0.2, 0.4, 0.55)):
+        runs = alternate(replace(system, high_water=high, low_water=low), [NICE[0]], given)
+        rate, wasted = runs.median(NICE[0], goodput), runs.median(NICE[0], lambda r: r.wasted)
+        p99, switches = runs.median(NICE[0], lambda r: r.chains[0].p99_us), runs.median(NICE[0], switches_per_s)
+        print(f"{high:g}, {low:g}: {rate:.2f}, {wasted:.1%}, {p99:.0f}, {switches:.0f}")
+    print("# Two functions of 250 cycles, 8 Mpps each, one with priority: its rate over the other's")
+    pair = side_by_side((250, 250), (8.0, 8.0))
+    for priority in (1.0, 2.0, 4.0):
+        stages = (replace(pair.stages[0], priority=priority), pair.stages[1])
+        runs = alternate(replace(pair, stages=stages), [NICE[0]], given)
+        ratios = [r.chains[0].delivered_mpps / r.chains[1].delivered_mpps for r in runs.results[NICE[0]]]
+        print(f"priority {priority:g}: {spread(ratios)}")
+
+
 def tcp_beside(flows: int, gbps: float) -> ChainSystem:
     """Return a TCP chain over two functions, and UDP flows of 1 Mpps that go on to a third, slow one."""
     stages = (stage("nf1", 120), stage("nf2", 270), stage("nf3", 4500))
@@ -265,6 +286,33 @@ def settled_s(result: HostChainResult, from_s: float) -> float:
     return next(equal, float("inf")) - from_s
 
 
+@contextmanager
+def busy_shares(cpu: int) -> Iterator[list[tuple[float, float]]]:
+    """Read every second how busy a CPU was, by the kernel's count: time since the start [s], share."""
+    shares: list[tuple[float, float]] = []
+    ends, begun = threading.Event(), time.monotonic()
+
+    def ticks() -> tuple[int, int]:
+        line = next(each for each in Path("/proc/stat").read_text().splitlines() if each.startswith(f"cpu{cpu} "))
+        numbers = [int(number) for number in line.split()[1:9]]
+        return sum(numbers), numbers[3] + numbers[4]
+
+    def watch() -> None:
+        before = ticks()
+        while not ends.wait(1.0):
+            now = ticks()
+            shares.append((time.monotonic() - begun, 1.0 - (now[1] - before[1]) / (now[0] - before[0])))
+            before = now
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield shares
+    finally:
+        ends.set()
+        watcher.join()
+
+
 def udp_comes(
     way: Way, third_core: int, figure: Path | None = None, *, shared_rings: bool = True
 ) -> tuple[float, float, float]:
@@ -298,8 +346,14 @@ def show_series(given: argparse.Namespace) -> None:
     for core in dict.fromkeys((CORE, min(os.sched_getaffinity(0)))):
         for way in (ALONE[0], NICE[0]):
             place = given.figures and given.figures / f"tcp-{way.name}-{core}.svg"
-            spans = udp_comes(way, core, place, shared_rings=not given.own_rings)
-            print(f"{way.name:14s} third function on core {core}: {numbers(spans)}, {spans[1] / spans[0]:.0%} kept")
+            with busy_shares(min(os.sched_getaffinity(0))) as shares:
+                spans = udp_comes(way, core, place, shared_rings=not given.own_rings)
+            busy = [
+                statistics.fmean(share for at, share in shares if low <= at <= high)
+                for low, high in ((5, 15), (18, 40), (43, 50))
+            ]
+            told = f"{way.name:14s} third function on core {core}: {numbers(spans)}, {spans[1] / spans[0]:.0%} kept"
+            print(f"{told}; the manager's CPU is busy {' '.join(f'{share:.0%}' for share in busy)}")
 
 
 def disk_gain(kib: float, given: argparse.Namespace) -> tuple[list[float], list[float]]:
@@ -352,7 +406,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="two rounds of a fifth of a second")
     parser.add_argument(
         "--only",
-        choices=["functions", "chain", "orders", "shared", "tcp", "series", "disk", "overhead"],
+        choices=["functions", "chain", "orders", "shared", "tuning", "tcp", "series", "disk", "overhead"],
         action="append",
     )
     parser.add_argument("--figures", type=Path, help="folder for the plots of --only series")
@@ -366,6 +420,7 @@ def main() -> int:
         "orders": lambda: show_orders(given),
         "functions": lambda: show_functions(given),
         "shared": lambda: show_shared(given),
+        "tuning": lambda: show_tuning(given),
         "tcp": lambda: show_tcp(given),
         "series": lambda: show_series(given),
         "disk": lambda: show_disk(given),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -35,6 +36,8 @@ HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent / "docs"
 KEPT, PAGE = DOCS / "papers", DOCS / "papers.md"
 IN, OFF = "in", "**off**"
+#: Verdict of a number for which no range could be missed: the paper names none, or it holds however the run ends.
+BARE, NO_RANGE = "no range", "-"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """In, off, or in but fitted."""
+        """In, off, in but fitted, or without a range that it could miss."""
+        if self.range == NO_RANGE:
+            return BARE
         return ("fitted" if self.fitted else IN) if self.inside else OFF
 
 
@@ -86,8 +91,9 @@ def row_of(lines: Sequence[Line], causes: Mapping[str, str]) -> Row | None:
     spread = f" ± {statistics.stdev(values) / len(values) ** 0.5:.1g}" if len(values) > 1 else ""
     inside = low <= mean <= high
     cause = cause_of(first.what, causes)
+    span = NO_RANGE if low == -math.inf else f"{low:g} to {high:g}" if high < 1e6 else f"{low:g} or more"
     return Row(
-        first.what, first.paper or "-", f"{low:g} to {high:g}" if high < 1e6 else f"{low:g} or more",
+        first.what, first.paper or "-", span,
         f"{mean:.3g}{spread}", len(values), first.fitted, inside, "" if inside else cause, values,
     )  # fmt: skip
 
@@ -178,7 +184,7 @@ def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
     """Return docs/papers.md."""
     figures = list(figures)
     rows = [row for figure in figures for row in (kept[figure.name].rows if figure.name in kept else ())]
-    counts = {name: sum(row.verdict == name for row in rows) for name in (IN, "fitted", OFF)}
+    counts = {name: sum(row.verdict == name for row in rows) for name in (IN, "fitted", OFF, BARE)}
     missing = [figure.name for figure in figures if figure.impossible is None and figure.name not in kept]
     impossible = sum(figure.impossible is not None for figure in figures)
     text = (
@@ -194,11 +200,13 @@ def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
         f"| in its range, nothing fitted to it | {counts[IN]} |\n"
         f"| fitted: a constant was set by it, no evidence | {counts['fitted']} |\n"
         f"| **off** | {counts[OFF]} |\n"
+        f"| no range that it could miss, no evidence | {counts[BARE]} |\n"
         f"| figures not measured with this script yet | {', '.join(missing) or 0} |\n"
         f"| not possible here | {impossible} |\n\n"
         "`±` is the standard error over seeds; with one seed there is none, and it is 0 where nothing is random. "
         "A plus after a commit means changes that were not committed. Simulated unless said\n"
-        "otherwise: no rack was at hand.\n"
+        "otherwise: no rack was at hand. Causes with figures of another machine or function were played as the "
+        "docstring of\n`benchmarks/phenomena.py` shows: a shipped file, changed in what the cause names.\n"
     )
     papers = dict.fromkeys(figure.paper for figure in figures)
     return text + "".join(_section(paper, [f for f in figures if f.paper == paper], kept) for paper in papers)

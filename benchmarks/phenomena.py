@@ -4,6 +4,13 @@ One parameter set for all figures. Run ``python benchmarks/phenomena.py`` (a few
 figures wanted; each line is printed as it comes. ``--seeds 5 --write`` plays each under five seeds, keeps means with
 standard errors, and writes docs/papers.md (``papers.py`` does that). Every figure of ResQ has a script of its own in
 ``benchmarks/resq``; figures 8 and 9 need models (``benchmarks/placement/prepare.py``) and are not among these.
+
+What a figure would be with another machine or function, as the causes in docs/papers.md ask: a shipped file, changed.
+
+    slomo machine show e5-2695v4 --yaml | sed 's/76.8/38.4/' > two-channels.yaml
+    RESQ_MACHINE=two-channels.yaml python benchmarks/phenomena.py resq-table2 --seed 31
+    slomo nf show lpm --yaml | sed 's/pattern: chain/pattern: chain, .../' > lpm.yaml
+    FUNCTIONS=lpm.yaml python benchmarks/phenomena.py resq-fig6      # SLOMO_MACHINE for SLOMO's figures
 """
 
 import argparse
@@ -34,6 +41,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=" ".join(FIGURES))
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--write", action="store_true", help="keep them, and write docs/papers.md")
     given = parser.parse_args()
     for name in given.figures:
@@ -49,7 +57,7 @@ def main() -> int:
         return papers.main()
     print(f"{'figure':10} {'what':60} {'paper':>10} {'ours':>9}")
     off = 0
-    for seed in range(1, given.seeds + 1):
+    for seed in [given.seed] if given.seed is not None else range(1, given.seeds + 1):
         phenomena_runs.reseed(seed)
         for name in figures:
             for line in FIGURES[name]():

@@ -1,15 +1,17 @@
 """What the phenomena benchmarks share: a line of the table, the runs of ResQ's testbed (NSDI'18, section 4.1)."""
 
 import functools
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slomo.simulator.engine import SimulationResult, Tenant, simulate
 from slomo.vocabulary.machine import load_machine
-from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.network_function import load_network_function, load_network_functions
 from slomo.vocabulary.workload import Traffic, Workload
 
-RESQ, SLOMO = "e5-2695v4", "e5-2620v4"
+RESQ, SLOMO = os.environ.get("RESQ_MACHINE", "e5-2695v4"), os.environ.get("SLOMO_MACHINE", "e5-2620v4")
 #: ResQ Table 1: Mpps, IPC, L3 references/packet, L3 hit %.
 TABLE_1 = {
     "efficuts": (1.224, 0.63, 10.23, 99.92),
@@ -25,11 +27,16 @@ TABLE_1 = {
 #: ResQ section 4.1: the target on a 40 Gbit/s port, each competitor on one of 10 Gbit/s.
 COMPETITOR_PORT_GBPS = 10.0
 COMPETITORS = 11
+ANY = (-math.inf, math.inf)
+#: Functions of files that are played instead of the shipped ones of the same names.
+OWN = [load_network_function(path) for path in os.environ.get("FUNCTIONS", "").split()]
 
 
 @dataclass(frozen=True)
 class Line:
     """One line of the table: the paper's number, ours, and the range asked for; without a range it only informs.
+
+    With `ANY` as its range it is a row of docs/papers.md that nothing could miss.
 
     A figure that a constant of the simulator was set by is `fitted`: no evidence, however close.
     """
@@ -63,7 +70,8 @@ def traffic(size_b: int, port_gbps: float | None = None) -> Traffic:
 def tenant(
     name: str, core: int, size_b: int = 64, *, port: float | None = None, mask: int | None = None, **knobs: float | str
 ) -> Tenant:
-    return Tenant(Workload(name, knobs, traffic(size_b, port)), load_network_function(name), core, mask)
+    function = load_network_functions([name], OWN)[name]
+    return Tenant(Workload(name, knobs, traffic(size_b, port)), function, core, mask)
 
 
 #: Of every run; `phenomena.py --seeds` draws several.

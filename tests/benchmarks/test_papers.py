@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import papers  # noqa: E402
 import papers_figures  # noqa: E402
-from phenomena_runs import Line  # noqa: E402
+from phenomena_runs import ANY, Line  # noqa: E402
 
 KEPT = papers.read_kept()
 
@@ -47,6 +47,18 @@ def test_a_row_can_be_off(ours: tuple[float, ...], fitted: bool, verdict: str) -
     assert row.verdict == verdict
     assert row.seeds == 2
     assert row.cause == ("not tested" if verdict == "**off**" else "")
+
+
+def test_a_number_that_nothing_could_miss_is_no_evidence() -> None:
+    """Without a range a row has a verdict and a count of its own, whatever was measured."""
+    row = papers.row_of([Line("f", "share", "-", 5.0, *ANY)], {})
+
+    assert row is not None
+    assert (row.range, row.verdict) == ("-", "no range")
+    figure = papers_figures.Figure("made-up", "P", "Fig. 1", "t", lambda _: iter(()))
+    text = papers.page({"made-up": papers.Kept("made-up", (row,), "today", "abc1234")}, [figure])
+    assert "| in its range, nothing fitted to it | 0 |" in text
+    assert "| no range that it could miss, no evidence | 1 |" in text
 
 
 def test_what_was_measured_is_kept_whole_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
