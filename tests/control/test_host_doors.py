@@ -133,6 +133,9 @@ def test_what_the_guard_needs_to_know_of_a_host_is_asked_for(tmp_path: Path) -> 
 def test_pools_are_told_what_is_asked_of_them(tmp_path: Path) -> None:
     """On simulated time as on a host; what is for pools is refused elsewhere; a full pool says so."""
     made = configured(tmp_path, "pools", machine=MACHINE.name, steps=2)
+    members = "cpuset = '7'\ntasks = ['*']\n"  # of the operating system and a vSwitch, which are not simulated
+    more = RMD.replace("[OSGroup]\n", f"[OSGroup]\n{members}") + f"[InfraGroup]\ncacheways = 11\n{members}"
+    (tmp_path / "rmd.toml").write_text(more)
     with control_loop(made, tmp_path / "receipts") as (loop, _):
         assert loop.step().fault is None
         assert loop.plan is not None

@@ -1,7 +1,7 @@
 """Build a control loop on this host: its network functions, their promised throughputs, and each controller."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from slomo.control.guard import GuardController
@@ -134,6 +134,10 @@ def pool_controller(
     assert file.pools is not None
     way_mib = None if machine is None else machine.llc_mib / machine.llc_ways
     known = read_rmd_toml(file.pools, file.policies, way_mib=way_mib, cache_ways=ways)
+    if machine is not None:  # on a simulated server nothing runs but the tenants
+        infrastructure = known.infrastructure and replace(known.infrastructure, cores=(), tasks=())
+        system = replace(known.system, cores=(), tasks=())
+        known = replace(known, system=system, infrastructure=infrastructure)
     running = {int(task): name for name, who in members.items() for task in who.get("task_ids", ())}
     manager = PoolManager(
         known, ways, backend=backend, processes=lambda: {**processes_of_this_host(), **running}, enforces=False
