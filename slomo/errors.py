@@ -64,6 +64,8 @@ class SlomoError(Exception):
 
 #: Names that a hint lists at most.
 _MOST_NAMES = 40
+#: Characters of a wrong name that a message shows.
+_LONGEST_NAME = 200
 
 
 def rebuilt(kind: type[SlomoError], message: str, hint: str | None) -> SlomoError:
@@ -118,7 +120,8 @@ class UnknownNameError(UsageError):
             guess = f"did you mean '{folded[near[0]]}'? " if near else ""
             more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
             hint = f"{guess}Known: {', '.join(names[:_MOST_NAMES]) + more if names else 'none'}"
-        shown = name if str(name).isprintable() else ascii(name)[1:-1]
+        shown = str(name) if len(str(name)) <= _LONGEST_NAME else f"{str(name)[:_LONGEST_NAME]}..."
+        shown = shown if shown.isprintable() else ascii(shown)[1:-1]
         super().__init__(f"unknown {kind} '{shown}'{where and ' '}{where}", hint=f"{hint}{also and '. '}{also}")
         self.kind = kind
         self.name = name

@@ -27,9 +27,10 @@ def test_unknown_name_offers_the_nearest() -> None:
 
 
 def test_unknown_name_ignores_case_and_admits_ignorance() -> None:
-    """Case does not hide the match; nonsense gets only the list."""
+    """Case does not hide the match; nonsense gets only the list, and is cut short."""
     assert "'IPC'" in str(UnknownNameError("metric", "ipc", ["IPC", "L3OCC"]))
     assert "did you mean" not in str(UnknownNameError("metric", "zzzzzz", ["IPC"]))
+    assert len(str(UnknownNameError("server", "x" * 10**6, ["s1"]))) < 300
     assert str(UnknownNameError("server", "x", [f"s{n:03}" for n in range(900)])).endswith("s039 and 860 more")
 
 

@@ -203,7 +203,9 @@ class ModelLibrary(Mapping[Key, NFModel]):
                 f"it has models on {', '.join(elsewhere)}: --machine {elsewhere[0]}, or profile it on {machine} first"
             )
         nf_names = {nf_of(key) for key in self.workloads(machine)}
-        if not elsewhere and nf in network_function_names():
+        if meant := _mix_meant(nf, nf_names):
+            hint = f"did you mean '{meant}'? {nf} would be one function"
+        elif not elsewhere and nf in network_function_names():
             hint = f"it was never profiled there; run slomo profile {nf}, then slomo train. Known: {_listed(nf_names)}"
         return UnknownNameError("network function", nf, nf_names, hint=hint, where=f"among the models of {machine}")
 
@@ -310,6 +312,21 @@ def _unknown_machine(machine: str, modelled: tuple[str, ...]) -> UnknownNameErro
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
+
+
+def _mix_meant(wrong: str, names: Iterable[str]) -> str:
+    """Return the mix that a name of another grammar may mean; empty if it names functions without models.
+
+    Examples
+    --------
+    >>> _mix_meant("2xstats", ["stats"]), _mix_meant("lpm+stats", ["lpm", "stats"]), _mix_meant("2xlarge", ["lpm"])
+    ('2 x stats', 'lpm + stats', '')
+    """
+    count, times, one = wrong.partition("x")
+    if times and count.isdigit() and one in names:
+        return f"{count} x {one}"
+    stages = wrong.split("+")
+    return " + ".join(stages) if len(stages) > 1 and set(stages) <= set(names) else ""
 
 
 def nf_of(key: str) -> str:

@@ -165,7 +165,7 @@ def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[in
         )
     extra = [name for name in frame.columns if name not in BASE_COLUMNS and name not in METRIC_COLUMNS]
     for name in extra:
-        _check_extra(str(name), source)
+        check_column(str(name), source)
     place = _Place(source, lines)
     order = [*BASE_COLUMNS, *sorted(map(str, extra)), *METRIC_COLUMNS]
     columns = {
@@ -191,7 +191,8 @@ class _Place:
         return f"{self.source}, {where}, column '{column}'"
 
 
-def _check_extra(name: str, source: str) -> None:
+def check_column(name: str, source: str) -> None:
+    """Raise ConfigurationError for a column that no dataset has."""
     try:
         column_kind(name)
     except UnknownNameError as unknown:

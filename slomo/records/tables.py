@@ -125,6 +125,8 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             if _METADATA_KEY not in metadata:
                 raise ConfigurationError(f"{path}: this parquet file is no slomo dataset", hint=_RULED)
             check_parquet(path, described)
+            for name in described.schema.names:
+                schema.check_column(name, str(path))
             texts = [name for name in described.schema.names if name in schema.TEXT_COLUMNS]
             file = pq.ParquetFile(opened, page_checksum_verification=True, read_dictionary=texts)
             environment, digests = _environment(path, metadata[_METADATA_KEY].decode(errors="replace"))

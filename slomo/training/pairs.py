@@ -48,6 +48,8 @@ _RANKS, _STRENGTHS = (1, 2), (0.08, 0.25, 0.8, 2.5)
 _TURNS, _FOLDS = 25, 5
 #: Number of folds whose errors set the width of intervals; each fit uses nearly all runs.
 _MORE_FOLDS = 10
+#: Source of a solo throughput that was neither measured nor stated.
+_BEST = "best measured beside others"
 #: Lower limit of a kept share of solo throughput.
 _LEAST_SHARE = 0.01
 #: Least number of rows for a fit.
@@ -107,7 +109,7 @@ def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel], *, everythi
         models = [model for model in fitted if model.machine == machine]
         profiled = {model.workload.nf for model in models if model.knows_pressure}
         adapted = [model for model in models if model.workload.nf in profiled and not model.knows_pressure]
-        others = _never_alone(dataset, machine, models) if everything or not profiled else []
+        others = _of_others(dataset, machine, models) if everything or not profiled else []
         alone = [model for model in others if model.workload.nf not in profiled]
         everybody = [*(model for model in models if model not in adapted), *alone]
         by_name = np.array([*(not model.knows_pressure for model in everybody), False])
@@ -123,8 +125,11 @@ def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel], *, everythi
     return result
 
 
-def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> list[NFModel]:
-    """Return models for functions that never ran solo; their highest throughput replaces the solo throughput."""
+def _of_others(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> list[NFModel]:
+    """Return models for functions that have none.
+
+    Their solo throughput is measured, stated, or the highest one that they reached beside others.
+    """
     every = dataset.frame[dataset.frame["machine"] == machine]
     frame = every[(every["plan"] == "mix") & every["offered_mpps"].isna()]
     workloads = {key: dataset.workload(str(key)) for key in frame["target"].unique()}
@@ -133,6 +138,9 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
     profiled = set(every.loc[every["plan"].isin(["pressure", "imported"]), "target"])
     known, stated = {model.workload.key for model in models} | profiled, dataset.environment.get("stated_solo_mpps", {})
     best = frame.groupby("target")["throughput_mpps"].max()
+    alone = every[every["plan"] == "solo"].groupby("target")["throughput_mpps"].median()
+    sources = {"measured": alone, "stated": stated, _BEST: best}
+    source = {key: next((name for name, mpps in sources.items() if key in mpps), _BEST) for key in workloads}
     nothing = constant_profile(MetricVector({}, scope=Scope.CORE))
     empty = applicability((), np.zeros((1, 0)))
     return [
@@ -140,7 +148,7 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
             workload=workload,
             machine=machine,
             capacities=models[0].capacities if models else None,
-            solo_mpps=(solo := float(stated.get(key, best.get(key, 1.0)))),
+            solo_mpps=(solo := float(sources[source[key]].get(key, 1.0))),
             solo_vector=nothing.solo,
             sensitivity={},
             contentiousness=nothing,
@@ -151,7 +159,7 @@ def _never_alone(dataset: "ProfileDataset", machine: str, models: Sequence[NFMod
                 "workload": key,
                 "machine": machine,
                 "solo_mpps": solo,
-                "solo_source": "stated" if key in stated else "best measured beside others",
+                "solo_source": source[key],
                 "environment": dataset.environment,
             },
         )

@@ -189,6 +189,8 @@ def _traffic(text: str | None, whole: str) -> Traffic:
                 f"'{whole}': '{part}' says nothing about traffic",
                 hint="write for instance @1500B,1000f,zipf1.1,2.5Mpps (size, flows, law, load)",
             )
+        if name in values:
+            raise InvalidValueError(f"'{whole}': '{part}' is a second value of {name}, needed one")
         number = _TRAFFIC[name].match(part.strip())
         assert number is not None
         values[name] = int(number[1]) if name in ("packet_size_b", "flow_count") else float(number[1])

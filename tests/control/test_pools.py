@@ -239,13 +239,23 @@ def test_cores_belong_to_one_workload(tmp_path: Path) -> None:
         pools.admit({"core_ids": ["5"], "policy": "platinum"})
 
 
-@pytest.mark.parametrize("text", ["", "[OSGroup]\n", "x = [", "[OSGroup]\ncacheways='a'\n[CachePool]\nguarantee=1\n"])
-def test_what_is_no_configuration_of_rmd_is_refused(tmp_path: Path, text: str) -> None:
-    """With the file's name."""
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("", r"no section \[OSGroup\]"),
+        ("[OSGroup]\n", r"no section \[CachePool\]"),
+        ("x = [", "is not TOML"),
+        ("[OSGroup]\ncacheways='a'\n[CachePool]\nguarantee=1\n", r"\[OSGroup\] cacheways: 'a'"),
+        ("[OSGroup]\ncacheways=1\ncpuset='5-3'\n[CachePool]\n", r"\[OSGroup\] cpuset: '5-3'"),
+        ("[OSGroup]\ncacheways=1\n[CachePool]\nguarantee=-1\n", r"\[CachePool\] guarantee: -1"),
+    ],
+)
+def test_what_is_no_configuration_of_rmd_is_refused(tmp_path: Path, text: str, field: str) -> None:
+    """With the names of file and field."""
     path = tmp_path / "rmd.toml"
     path.write_text(text)
 
-    with pytest.raises(ConfigurationError, match=r"rmd\.toml"):
+    with pytest.raises(ConfigurationError, match=rf"rmd\.toml: {field}"):
         read_rmd_toml(path)
 
 

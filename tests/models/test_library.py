@@ -273,6 +273,8 @@ def test_find_by_value_key_and_name(toy_library: ModelLibrary) -> None:
     ("name", "machine", "kind", "text"),
     [
         ("lpn", None, UnknownNameError, "did you mean 'lpm'"),
+        ("2xlpm", None, UnknownNameError, "did you mean '2 x lpm'"),
+        ("lpm+nat", None, UnknownNameError, r"did you mean 'lpm \+ nat'"),
         ("lpm", "silver-4110", UnknownNameError, MACHINE),
         (Workload("lpm", traffic=Traffic(packet_size_b=1500)), None, UnknownNameError, "lpm@64B"),
     ],

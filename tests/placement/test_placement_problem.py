@@ -110,6 +110,14 @@ def test_cluster_files_are_refused_with_file_line_and_field(text, says) -> None:
     assert says in str(caught.value)
 
 
+def test_values_that_do_not_fit_each_other_are_told_with_the_file() -> None:
+    """What only a whole server, or all requests together, shows is told with the file's name, too."""
+    with pytest.raises(InvalidValueError, match=r"^x\.yaml: server 'a': nic_sockets is \(7,\)"):
+        parse_cluster("servers: [{name: a, machine: e5-2620v4, nic_sockets: [7]}]", "x.yaml")
+    with pytest.raises(InvalidValueError, match=r"^x\.yaml: two requests are called 'a'"):
+        parse_requests("requests: [{id: a, nf: lpm}, {id: a, nf: nat}]", "x.yaml")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

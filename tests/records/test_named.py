@@ -1,6 +1,7 @@
 """Tables of co-locations by name: layouts that are read, and faults told by line and column."""
 
 import itertools
+import json
 
 import pytest
 
@@ -135,3 +136,16 @@ def test_shares_are_told_wherever_a_rate_is_shown(tmp_path, capsys):
                  ["predict", "--target", "v", "--with", "w", "--models", models]):  # fmt: skip
         assert main(line) == 0
         assert ("shares: 1 Mpps stands for" in capsys.readouterr().err) is (line[0] != "train")
+
+
+def test_each_machine_of_a_dataset_has_rows_of_its_own(tmp_path, capsys):
+    """`dataset show` never mixes the throughputs of one function on two machines."""
+    for machine, mpps in (("a", 4.0), ("b", 6.0)):
+        (tmp_path / "pairs.csv").write_text(f"one,other,one_mpps,other_mpps\nx,,{mpps},\nx,y,{mpps / 2},1\n")
+        save_dataset(import_pairs(tmp_path / "pairs.csv", machine), tmp_path / f"{machine}.parquet")
+    both = [str(tmp_path / f"{name}.parquet") for name in ("a", "b", "both")]
+    assert main(["dataset", "merge", *both[:2], "--out", both[2]]) == 0
+    assert main(["dataset", "show", both[2], "--json"]) == 0
+    targets = json.loads(capsys.readouterr().out)["targets"]
+    shown = [(each["machine"], each["solo_mpps"]) for each in targets if each["target"].startswith("x@")]
+    assert shown == [("a", 4.0), ("b", 6.0)]

@@ -221,3 +221,13 @@ def test_no_flipped_bit_is_silent(dataset, tmp_path, name):
                 continue
         silent += not told and read != dataset
     assert silent == 0
+
+
+def test_an_unknown_column_of_parquet_is_told_with_the_file(dataset, tmp_path):
+    """A column that somebody added is refused by file and name."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    save_dataset(dataset, tmp_path / "a.parquet")
+    table = pq.read_table(tmp_path / "a.parquet")
+    pq.write_table(table.append_column("foo", [[1.0] * len(table)]), tmp_path / "a.parquet")
+    with pytest.raises(ConfigurationError, match=r"a\.parquet: unknown column 'foo'"):
+        load_dataset(tmp_path / "a.parquet")

@@ -127,6 +127,7 @@ def served(models_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     try:
         with httpx.Client(base_url=service.url, timeout=30.0) as line:
             names = [f"rack{1 + number // 10}-s{number % 10}" for number in range(30)]
+            names[-1] += "-as-an-asset-database-names-it-row-17-position-42.data-centre-west.example.org"
             rows = [{"name": name, "machine": "e5-2620v4"} for name in names]
             line.post("/v1/cluster/servers", json={"servers": rows})
             requests = [

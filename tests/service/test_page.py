@@ -113,6 +113,10 @@ def test_a_server_shows_tenants_costs_and_what_if(client: TestClient) -> None:
         again = client.get("/whatif", params=asked).text
         assert missing in again
         assert 'name="add"' in again, "the form stays"
+    client.post("/v1/cluster/servers", json={"servers": [{"name": "bare", "machine": "silver-4110"}]})
+    unmodelled = client.get("/whatif", params={"server": "bare", "add": "ids"}).text
+    assert "no models for machine &#x27;silver-4110" in unmodelled
+    assert 'name="add"' in unmodelled, "the form stays"
 
 
 def test_what_was_observed_below_a_promise_is_told_beside_it(client: TestClient) -> None:

@@ -301,6 +301,16 @@ lpm,lpm,4.4,4.4
 """
 
 
+def test_a_chosen_target_leaves_the_solo_rates_of_the_others(tmp_path):
+    """Functions beside the one that was asked for are compared with their own runs alone, as if all were asked for."""
+    (tmp_path / "few.csv").write_text(FEW)
+    pairs = import_pairs(tmp_path / "few.csv", MACHINE)
+    some, every = slomo_train(pairs, targets="lpm"), slomo_train(pairs)
+    assert {key: model.solo_mpps for key, model in some.items()} == {key: each.solo_mpps for key, each in every.items()}
+    one, same = (predict("lpm", "dpi", models, machine=MACHINE).throughput_mpps for models in (some, every))
+    assert one == same
+
+
 def test_few_pairs_are_answered_in_words(tmp_path, capsys):
     """A measured pair is supported, doubts name no feature, nothing is divided, `evaluate` says what was learned."""
     table, models = tmp_path / "pairs.csv", str(tmp_path / "models")

@@ -12,6 +12,9 @@ from slomo.cli.main import main
 from slomo.errors import ConfigurationError, InvalidValueError, MissingMetricError
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.moved import most_moved
+from slomo.placement.online.placer import Placer
+from slomo.placement.problem.cluster import Cluster
+from slomo.placement.problem.request import SLO, Request
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
@@ -67,7 +70,7 @@ def _errors(library: ModelLibrary, mixes: list[tuple[str, tuple[str, ...], float
 def test_the_machines_file_alone_is_near_and_unknown(
     before: ModelLibrary, mixes: list[tuple[str, tuple[str, ...], float]]
 ) -> None:
-    """Without a run on the new machine answers are within 6 %, with an interval, and nobody calls them supported."""
+    """Without a run on the new machine answers are within 6 %; intervals bound promises, and none is supported."""
     carried = transfer(before, OTHER)
     error, held = _errors(carried, mixes)
     assert error < 0.06
@@ -76,6 +79,14 @@ def test_the_machines_file_alone_is_near_and_unknown(
     assert [str(each.verdict) for each in (alone, beside)] == ["unknown", "unknown"]
     assert alone.interval[1] > alone.interval[0]
     assert "carried over from e5-2620v4" in beside.reasons[0]
+
+    promised = 0.5 * (alone.interval[0] + alone.throughput_mpps)  # in the interval's lower half
+    refused, accepted = (
+        Placer(carried, Cluster.uniform(OTHER.name, 1), "predicted").admit(Request("r", "snort", SLO(min_mpps=mpps)))
+        for mpps in (promised, 0.99 * alone.interval[0])
+    )
+    assert accepted.accepted
+    assert refused.refused.possible == pytest.approx(alone.interval[0])
 
 
 @pytest.mark.parametrize(("runs", "most"), [(5, 0.025), (10, 0.015)])

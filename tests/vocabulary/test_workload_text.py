@@ -68,6 +68,7 @@ def test_instances_follow_the_last_colon() -> None:
         "s@fast",
         "s@1B",
         "s@64B:2:3",
+        "s@64B,1500B",
     ],
 )
 def test_what_names_no_workload_is_refused(text: str) -> None:

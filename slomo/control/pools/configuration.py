@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slomo.errors import ConfigurationError
+from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.files.documents import parse, parse_toml
 from slomo.files.opening import read_text
 from slomo.host.cores import parse_cpu_list
@@ -183,10 +183,10 @@ def configuration_from(
     return PoolConfiguration(
         _group(data["OSGroup"], scale, "OSGroup"),
         None if infrastructure is None else _group(infrastructure, scale, "InfraGroup"),
-        _ways(guarantee, scale, "CachePool"),
-        _ways(burst, scale, "CachePool"),
-        _ways(shared, scale, "CachePool"),
-        max_allowed_shared=_ways(pool.get("max_allowed_shared", 10), None, "max_allowed_shared"),
+        _ways(guarantee, scale, "[CachePool] guarantee"),
+        _ways(burst, scale, "[CachePool] besteffort or burstable"),
+        _ways(shared, scale, "[CachePool] shared"),
+        max_allowed_shared=_ways(pool.get("max_allowed_shared", 10), None, "[CachePool] max_allowed_shared"),
         shrink=bool(pool.get("shrink", False)),
         mba_mode=mode,
         policies=policies or {name: PoolPolicy(name, *pair) for name, pair in SHIPPED_POLICIES.items()},
@@ -197,9 +197,13 @@ def _group(section: Mapping[str, Any], scale: float | None, name: str) -> Reserv
     value = section.get("cacheways", section.get("cache"))
     if value is None:
         raise ConfigurationError(f"[{name}] has no cacheways", hint="say how many ways it gets")
-    ways = _ways(value, None if "cacheways" in section else scale, name)
+    ways = _ways(value, None if "cacheways" in section else scale, f"[{name}] cacheways")
     tasks = section.get("tasks") or ()
-    return ReservedGroup(ways, parse_cpu_list(str(section.get("cpuset", ""))), tuple(str(task) for task in tasks))
+    try:
+        cpus = parse_cpu_list(str(section.get("cpuset", "")))
+    except InvalidValueError as problem:
+        raise ConfigurationError(f"[{name}] cpuset: {problem.message}", hint=problem.hint) from None
+    return ReservedGroup(ways, cpus, tuple(str(task) for task in tasks))
 
 
 def _ways(value: Any, scale: float | None, where: str) -> int:

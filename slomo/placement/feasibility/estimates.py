@@ -322,8 +322,9 @@ class ThroughputEstimates:
             sharing = np.flatnonzero(accelerator_shared(kinds.models, who) | ports_full(kinds.models, who, offered))
             bound = self._bounds(kinds, who, places, different)
             bound[sharing] = np.fmin(bound[sharing], places.low[sharing])  # their error is in the interval
-            several = (who >= 0).sum(axis=1, keepdims=True) > 1
-            low = np.where(several, np.fmin(bound, places.mpps), places.mpps)  # alone: the measured throughput
+            alone = (who >= 0).sum(axis=1, keepdims=True) == 1
+            bound = np.where(alone, np.where(kinds.is_carried[who], places.low, places.mpps), bound)
+            low = np.fmin(bound, places.mpps)
         mpps, low, high = places.mpps.copy(), low.copy(), places.high.copy()
         if machine in self.factors:
             by = kinds.factors_of(who, self.factors[machine])

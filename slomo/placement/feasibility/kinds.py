@@ -31,6 +31,8 @@ class Kinds:
         self.models = list(models)
         self.measured = MeasuredRates(models)
         self.solo_mpps = np.array([model.solo_mpps for model in models])
+        #: Whether the throughput alone was converted from another machine, and has an error; last: no model.
+        self.is_carried = np.array([*(model.solo_is_carried for model in models), False])
         self._index = {model.workload.key: number for number, model in enumerate(models)}
         self._codes = dict(self._index)
         #: Tenant and model for which each number stands.

@@ -154,6 +154,9 @@ class DecisionWriter:
             if (lacking := self._estimates.lacking(host.machine, key, len(stages))) is not None:
                 return Refusal(request.id, key, host.machine, EVIDENCE, *lacking)
         rates = [(self._estimates.solo_mpps(host.machine, key) or 0.0, key) for key in keys]
+        if self._policy.predicts and not unknown:
+            alone = self._estimates.rates(host.machine, [(key,) for key in keys])
+            rates = [(each[key][1], key) for each, key in zip(alone, keys, strict=True)]
         best, worst = min(rates)
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)
 

@@ -21,12 +21,12 @@ def told(refusals: Sequence[Refusal]) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> told([Refusal("a", "lpm", "m", "cores")] * 6)[-1]
+    >>> told([Refusal("a", "lpm", f"m{kind}", "cores") for kind in range(6)] * 2)[-1]
     '... and 2 more kinds of servers'
     """
-    lines = [item.text for item in refusals[:_MOST_TOLD]]
-    more = len(refusals) - _MOST_TOLD
-    return (*lines, f"... and {more} more kinds of servers") if more > 0 else tuple(lines)
+    lines = list(dict.fromkeys(item.text for item in refusals))
+    more = len(lines) - _MOST_TOLD
+    return (*lines[:_MOST_TOLD], f"... and {more} more kinds of servers") if more > 0 else tuple(lines)
 
 
 class Binding:

@@ -1,10 +1,13 @@
 """Read clusters and requests from YAML or JSON; errors name file, line and field."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from slomo.errors import SlomoError
 from slomo.files.documents import parse
 from slomo.files.opening import read_text
 from slomo.placement.problem.chain import RatedChain
@@ -34,7 +37,9 @@ def parse_cluster(text: str, name: str = "cluster") -> Cluster:
     >>> len(parse_cluster("servers: [{name: r1, machine: e5-2620v4, count: 4}]"))
     4
     """
-    return Cluster.from_dict(_checked(text, name, ClusterFile))
+    entries = _checked(text, name, ClusterFile)
+    with _named(name):
+        return Cluster.from_dict(entries)
 
 
 def read_requests(path: str | Path) -> tuple[Request, ...]:
@@ -56,7 +61,9 @@ def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
     >>> parse_requests("requests: [{id: edge, nf: lpm, slo: {min_share: 0.9}}]")[0].slo.min_share
     0.9
     """
-    return requests_from_dict(_checked(text, name, RequestsFile))
+    entries = _checked(text, name, RequestsFile)
+    with _named(name):
+        return requests_from_dict(entries)
 
 
 def _checked(text: str, name: str, kind: type[Struct]) -> dict[str, Any]:
@@ -85,6 +92,17 @@ def parse_rated_chains(text: str, name: str = "requests") -> tuple[RatedChain, .
     (1.0, 2.5)
     """
     entries = _checked(text, name, RequestsFile)["requests"]
-    made = tuple(RatedChain.from_dict(each) for entry in entries for each in numbered(entry))
-    unique_requests(item.request for item in made)
+    with _named(name):
+        made = tuple(RatedChain.from_dict(each) for entry in entries for each in numbered(entry))
+        unique_requests(item.request for item in made)
     return made
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Add a document's name to errors about values that fit the form, but not each other."""
+    try:
+        yield
+    except SlomoError as problem:
+        problem.message = f"{name}: {problem.message}"
+        raise

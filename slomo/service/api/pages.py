@@ -137,7 +137,10 @@ async def whatif_page(service: "Service", call: Call) -> Answer:
         if not service.kubernetes.is_on:
             server = owned(service.cluster_store.placer, server)
         need = PodNeed(add, _percent(promise) or None)
-        told = service.one_more(need, server, servers)
+        try:
+            told: Any = service.one_more(need, server, servers)
+        except SlomoError as error:
+            told = str(error)
         return whatif_content(names, functions, (name, add, promise), told)
 
     return await _shown(service, call, "What if", "/whatif", content)

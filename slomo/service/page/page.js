@@ -14,6 +14,8 @@
   const attempt = async (work) => { try { await work(); } catch (error) { say(error.message); } };
   const again = (text) => { say(text); setTimeout(() => location.reload(), 900); };
 
+  for (const code of document.querySelectorAll("code")) code.textContent = code.textContent.replace(" .../", " " + location.origin + "/");
+
   document.addEventListener("mouseover", (event) => {
     const link = event.target.closest(".server a");
     if (link && !link.title) link.title = link.querySelector(".unseen").textContent;

@@ -226,15 +226,17 @@ def _summary(dataset: "ProfileDataset") -> dict[str, object]:
     from slomo.errors import MissingMetricError
 
     targets: list[dict[str, object]] = []
-    for target in dataset.profiled_targets:
-        rows = dataset.select(target=target)
-        try:
-            solo: float | None = dataset.solo_mpps(target)
-        except MissingMetricError:
-            solo = None
-        lowest, highest = float(rows.throughput.min()), float(rows.throughput.max())
-        counts = {"machine": ", ".join(rows.machines), "target": target, "rows": len(rows)}
-        targets.append({**counts, "solo_mpps": solo, "lowest_mpps": lowest, "highest_mpps": highest})
+    for machine in dataset.machines:
+        there = dataset.select(machine=machine)
+        for target in there.profiled_targets:
+            rows = there.select(target=target)
+            try:
+                solo: float | None = there.solo_mpps(target)
+            except MissingMetricError:
+                solo = None
+            lowest, highest = float(rows.throughput.min()), float(rows.throughput.max())
+            counts = {"machine": machine, "target": target, "rows": len(rows)}
+            targets.append({**counts, "solo_mpps": solo, "lowest_mpps": lowest, "highest_mpps": highest})
     return {
         "rows": len(dataset),
         "machines": list(dataset.machines),
