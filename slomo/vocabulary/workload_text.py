@@ -111,7 +111,7 @@ def instances_of(mix: str, most: int = MOST_INSTANCES) -> list[str]:
             )
         count = parse_instances(text)[1] * (int(times[1]) if times else 1)
         if not 0 < count <= most - len(texts):
-            problem = f"more than {most} instances" if count else "no instance of a workload"
+            problem = f"more than the {most} instances that may be added" if count else "no instance of a workload"
             raise InvalidValueError(f"'{mix[:60]}' names {problem}")
         texts += [_COUNT.sub("", text)] * count
     return texts

@@ -40,7 +40,7 @@ def test_zipf_traffic_is_read() -> None:
 def test_a_mix_keeps_colons_of_settings_and_counts_all_its_instances() -> None:
     """A colon within parentheses is no count; the limit is that of the whole mix."""
     assert instances_of("nf(device=0000:3b:00.0):2") == ["nf(device=0000:3b:00.0)"] * 2
-    with pytest.raises(InvalidValueError, match="more than 96 instances"):
+    with pytest.raises(InvalidValueError, match="more than the 96 instances"):
         each_instance(["lpm:4000", "nat:97"])
 
 
