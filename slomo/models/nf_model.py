@@ -102,6 +102,14 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
         told = self.manifest.get("machine_fingerprint")
         return told if isinstance(told, str) else stated_fingerprint(self.manifest.get("environment", {}), self.machine)
 
+    @cached_property
+    def sockets(self) -> int | None:
+        """Number of sockets of the machine of the measurements; None if unknown."""
+        machines = self.manifest.get("environment", {}).get("machines")
+        described = machines.get(self.machine) if isinstance(machines, Mapping) else None
+        sockets = described.get("sockets") if isinstance(described, Mapping) else None
+        return sockets if isinstance(sockets, int) and sockets > 0 else None
+
     @property
     def solo_is_carried(self) -> bool:
         """Whether the NF was never measured alone on this machine, so that solo throughput is converted."""

@@ -190,7 +190,8 @@ def server_with(
 ) -> TenantModels:
     """Return the server that these tenants form under a setting.
 
-    Raises InvalidValueError if there are more NFs than a socket has cores, or the setting is for another number of NFs.
+    Raises InvalidValueError if there are more NFs than a socket has cores, or the setting is for another number of NFs,
+    or for cores, nodes or sockets that the machine does not have.
     """
     name = tenants[0].model.machine if tenants else machine or ""
     capacities = tenants[0].model.capacities if tenants else None
@@ -205,6 +206,11 @@ def server_with(
     for mask in setting.ways or ():
         if server.llc_ways and mask >= 1 << server.llc_ways:
             raise InvalidValueError(f"way mask {mask:#x}, but the cache of '{name}' has {server.llc_ways} ways")
+    if tenants and capacities is not None and (most := tenants[0].model.sockets) is not None:
+        for field, limit in (("nodes", most), ("sockets", most), ("cores", most * capacities.cores)):
+            wrong = next((at for at in getattr(setting, field) or () if at is not None and not 0 <= at < limit), None)
+            if wrong is not None:
+                raise InvalidValueError(f"{field}: {wrong}, but '{name}' has {limit}, counted from 0")
     for here in server.by_socket.values():
         cores = here if not server.shared_cores else {min(server.on_core[number]) for number in here}
         check_cores(tenants[here[0]].model, len(cores))

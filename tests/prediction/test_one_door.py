@@ -17,7 +17,7 @@ from slomo.cli.main import load_command, main
 from slomo.control.pools.foresight import PoolForesight
 from slomo.control.pools.request import PoolRequest
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.errors import UnsupportedPredictionError
+from slomo.errors import InvalidValueError, UnsupportedPredictionError
 from slomo.models.library import ModelLibrary
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
@@ -341,6 +341,15 @@ def test_what_was_not_profiled_over_ways_is_unsupported_at_every_door(library: M
     assert (told.status_code, "firewall" in told.json()["detail"]) == (422, True)
     plain = what_if(library, mix, HERE)
     assert [row["throughput_mpps"] for row in plain.rows()] == list(solve_server(library, mix, MACHINE).throughput_mpps)
+
+
+@pytest.mark.parametrize(("field", "place"), [("cores", 99), ("cores", -1), ("sockets", 5), ("nodes", 7)])
+def test_places_that_the_machine_does_not_have_are_refused(library: ModelLibrary, field: str, place: int) -> None:
+    """A neighbour on a socket that does not exist is no neighbour, and the answer would look supported."""
+    known = {"environment": {"machines": {MACHINE: HERE.to_dict()}}}
+    models = ModelLibrary(replace(model, manifest={**model.manifest, **known}) for model in library.values())
+    with pytest.raises(InvalidValueError, match=f"{field}: {place}, but '{MACHINE}' has"):
+        slomo.predict("lpm", ["nat"], models, setting=ServerSetting(**{field: (0, place)}))
 
 
 def test_memory_is_near_on_the_socket_of_the_nic_at_every_door(library: ModelLibrary) -> None:
