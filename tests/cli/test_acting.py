@@ -170,6 +170,16 @@ def test_control_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.Ca
     assert "did you mean 'guard'" in capsys.readouterr().err
 
 
+def test_control_refuses_a_core_that_the_machine_does_not_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the first round; a loop that only hears refusals would end with exit code 0."""
+    chains = "machine: e5-2620v4\nstages: {a: {cycles: 250, core: 77}}\nchains: {c: {stages: [a], mpps: 1}}\nsteps: 2\n"
+    (tmp_path / "loop.yaml").write_text(chains)
+    assert main(["control", "run", str(tmp_path / "loop.yaml")]) == 2
+    assert "stages.a.core is 77, machine 'e5-2620v4' has cores 0 to 15" in capsys.readouterr().err
+
+
 def test_noisy_neighbour_reports_every_level_and_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A row per level and policy, as JSON, CSV and a page; noise costs throughput."""
     pytest.importorskip("MLRsearch")

@@ -124,7 +124,7 @@ def control_from(
     there = tuple(CONTROLLERS[HOST if machine is None else "simulated"])
     controller = file.controller or (SHARES if "stages" in data and machine is not None else there[0])
     if controller not in there:
-        raise UnknownNameError("controller", controller, there)
+        raise UnknownNameError("controller", controller, there, where=f"in {path}")
     unread = {"tenants"} if controller == SHARES else _CHAIN_FIELDS
     if unknown := sorted(unread & set(data)):
         fields = sorted({*ControlFile.__struct_fields__, *_CHAIN_FIELDS} - unread)

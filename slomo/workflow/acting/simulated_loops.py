@@ -22,6 +22,7 @@ from slomo.workflow.acting.control_file import ControlConfiguration
 from slomo.workflow.acting.host_loops import pool_controller
 from slomo.workflow.acting.partition_profile import profile_partitions
 from slomo.workflow.chains.node_costs import mover_of
+from slomo.workflow.chains.simulate import require_held
 
 #: Simulated server, controller, and the promised throughputs [Mpps].
 Loop = tuple[Plant, Controller, Mapping[str, float]]
@@ -85,6 +86,7 @@ def numa(configuration: ControlConfiguration) -> Loop:
 def cpu_shares(configuration: ControlConfiguration) -> Loop:
     """Return a loop that weighs the stages of chains on shared cores (NFVnice); nothing is promised."""
     assert configuration.system is not None
+    require_held(configuration.system, configuration.name)
     seats = {stage.name: (stage.core, stage.priority) for stage in configuration.system.stages}
     plant = SharedCoresPlant(SimulatedCores(configuration.system), seed=configuration.file.seed)
     return plant, SharesController(configuration.name, seats), {}
