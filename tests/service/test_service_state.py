@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -16,7 +17,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from slomo.equilibrium import lanes, one_question
-from slomo.errors import ConfigurationError, StoreError
+from slomo.errors import ConfigurationError, StoreError, UnknownNameError
+from slomo.models.library import ModelLibrary
 from slomo.service.application import Service
 from slomo.service.state import journal
 from slomo.service.state.schema import VERSION, make_tables
@@ -32,15 +34,28 @@ def placed(client: TestClient | httpx.Client) -> list[str]:
 
 
 def test_what_is_placed_survives_a_restart_with_cores(start: Started, tmp_path: Path) -> None:
-    """A service started on the same file has the same cluster, core by core."""
+    """A service started on the same file has the same cluster, core by core; the file alone, copied, is whole."""
     first = start(state=tmp_path / "state.sqlite")
     first.post("/v1/cluster/servers", json={"servers": SERVERS})
     first.post("/v1/place", json={"requests": [REQUEST, {"id": "b", "chain": ["nat", "ids"]}]})
     before = first.get("/v1/cluster").json()
     first.__exit__(None, None, None)
-    second = start(state=tmp_path / "state.sqlite")
+    copied = Path(shutil.copy(tmp_path / "state.sqlite", tmp_path / "copy.sqlite"))
 
-    assert second.get("/v1/cluster").json() == before
+    for state in (tmp_path / "state.sqlite", copied):
+        assert start(state=state).get("/v1/cluster").json() == before
+
+
+def test_a_function_whose_models_are_gone_is_named(start: Started, toy_library: ModelLibrary, tmp_path: Path) -> None:
+    """Models without a function that runs: the service does not start, and names function and request."""
+    first = start(state=tmp_path / "state.sqlite")
+    first.post("/v1/cluster/servers", json={"servers": SERVERS})
+    assert first.post("/v1/place", json={"requests": [REQUEST]}).json()["decisions"][0]["accepted"]
+    first.__exit__(None, None, None)
+    fewer = ModelLibrary(model for model in toy_library.values() if model.workload.nf != REQUEST["nf"])
+
+    with pytest.raises(UnknownNameError, match=f"'{REQUEST['nf']}' of request '{REQUEST['id']}'"):
+        start(state=tmp_path / "state.sqlite", models=fewer.save(tmp_path / "fewer"))
 
 
 def test_the_order_of_requests_survives_a_restart(start: Started, tmp_path: Path) -> None:

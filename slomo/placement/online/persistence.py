@@ -151,6 +151,8 @@ def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bo
     convert(document, SnapshotBody, "the snapshot", hint="take one with Placer.snapshot")
     try:
         _check_origin(document, core)
+        if core.policy.predicts:
+            _require_known(document, core)
         homeless = _filled(document, core)
         if not keep_at_risk:
             _judge(core)
@@ -191,12 +193,17 @@ def transferred(document: Mapping[str, Any], core: "Admission") -> None:
     Raises UnsupportedPredictionError or UnknownNameError if the models lack a running network function that has a
     promise.
     """
+    _require_known(document, core)
+    _filled(document, core)
+    _close(document, core.state)
+
+
+def _require_known(document: Mapping[str, Any], core: "Admission") -> None:
+    """Raise the error of the first running request whose function has no model; those alone on a socket need none."""
     shared = [item for item in document["placed"] if not any(piece["exclusive"] for piece in item["pieces"])]
     requests = [Request.from_dict(item["request"]) for item in shared]
     for error in core.estimates.unknown(requests, core.state.cluster.machines).values():
         raise error
-    _filled(document, core)
-    _close(document, core.state)
 
 
 def _close(document: Mapping[str, Any], state: ClusterState) -> None:

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -119,9 +119,11 @@ class Store:
         copy_state(self.path, target)
 
     def close(self) -> None:
-        """Execute the waiting writes, then close the file."""
+        """Execute the waiting writes, then close the file, which is whole without its write-ahead log."""
         self._waiting.put(None)
         self._thread.join()
+        with suppress(sqlite3.Error):  # threads still have connections for reading, so closing does not do this
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.close()
         if self._guard is not None:
             self._guard.close()
