@@ -106,7 +106,7 @@ def schedulers() -> Iterator[Check]:
                     ratios = [chain.throughput_mpps / chain.offered_mpps for chain in result.chains.values()]
                     name = f"{label}, {load}, {kind}{' + nfvnice' if nice else ''}"
                     show(name, result)
-                    if nice and kind != "rr":
+                    if nice:
                         yield Check(f"Jain's index of output over input, {name}", jain(ratios), 0.99, 1.0, "about 1")
 
 
