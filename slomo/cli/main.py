@@ -4,7 +4,6 @@ The library raises errors; only `main` prints them and returns the code. Sub-com
 `slomo --help` and shell completion are fast.
 """
 
-import gc
 import importlib
 import sys
 import warnings
@@ -164,7 +163,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ...
     True
     """
-    gc.set_threshold(20_000)  # imports leave tens of thousands of objects; by default they are searched every 700
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with _warnings_as_notes():
@@ -172,7 +170,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:
         return faults.report(error, as_json="--json" in words)
     return result if isinstance(result, int) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -277,7 +277,7 @@ def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
     """Ctrl-C ends a campaign with 130, says how many runs are kept, and keeps them."""
     store = tmp_path / "runs.sqlite"
     line = f"profile l2fwd --plan pressure --jobs 1 --store {store} --out {tmp_path / 'p.parquet'}"
-    program = [sys.executable, "-m", "slomo.cli.main", *line.split()]
+    program = [sys.executable, "-m", "slomo", *line.split()]
     running = subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
     for _ in range(600):
         time.sleep(0.1)
@@ -306,7 +306,7 @@ def finished(store: Path) -> int:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_full_disk_is_told(tmp_path: Path) -> None:
     """Output that cannot be written ends with a message and no traceback."""
-    program = [sys.executable, "-m", "slomo.cli.main", "machine", "list"]
+    program = [sys.executable, "-m", "slomo", "machine", "list"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
 

@@ -1,6 +1,5 @@
 """`slomo predict`: predict the throughput that a network function loses beside others, with saved models."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,8 +212,6 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _predicted(options: dict[str, Any]) -> "Prediction":
-    # numpy reads it on import; a single prediction needs no threads, and starting them takes a third of the import
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from slomo.models.library import load_library
     from slomo.records.provenance import holds_shares
     from slomo.workflow.predict import predict, predict_vector
@@ -244,10 +241,7 @@ def _predicted(options: dict[str, Any]) -> "Prediction":
 
 
 def _machine(requested: str | None, default: str, library: "ModelLibrary") -> str | None:
-    """Return the requested machine, or the settings' machine if the models include it; otherwise None.
-
-    If a machine is given by a file, it must equal the machine of the models, not only have the same name.
-    """
+    """Return the requested machine, which must equal the models', else the settings' if models include it, or None."""
     if requested is None:
         return default if default in library.machines else None
     from slomo.workflow.names import machine_given
@@ -256,10 +250,7 @@ def _machine(requested: str | None, default: str, library: "ModelLibrary") -> st
 
 
 def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
-    """Raise an error for an invalid file of a network function, or for a network function without a model.
-
-    Predictions use the model, not this file.
-    """
+    """Raise an error for an invalid file of a network function, or for one without a model, which alone predicts."""
     if files:
         from slomo.cli.options import own_network_functions
 
