@@ -85,25 +85,32 @@ class Applicability(Stored):
 
     def codes(self, vectors: Floats) -> NDArray[np.int8]:
         """Return each row's verdict as a number: 0 supported, 1 extrapolated, 2 unsupported."""
-        outside, distance = self._outside(vectors), self._distance(vectors)
-        worst = outside.max(axis=1, initial=0.0)
-        codes = ((worst > SLACK) | (distance > self.reach * (1.0 + FAR))).astype(np.int8)
-        return np.where((worst > FAR) | np.isnan(vectors).any(axis=1), 2, codes).astype(np.int8)
+        far = self._outside(vectors).max(axis=1, initial=0.0) > FAR
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite values are far
+            covered = self.covers(vectors.T)
+        codes: NDArray[np.int8] = np.where(far, 2, np.logical_not(covered)).astype(np.int8)
+        return codes
 
-    def covers(self, row: Sequence[float]) -> bool:
-        """Return whether one row without missing values is supported, as :meth:`codes` does for many."""
-        low, high, centre, precision, farthest = self._inside
-        for value, least, most in zip(row, low, high, strict=True):
-            if value < least or value > most:
-                return False
-        away = np.array(row) - centre
-        return bool(away.dot(precision).dot(away) <= farthest)
+    def covers(self, values: Iterable[Any]) -> Any:
+        """Return whether a row is supported: its values or, for many rows, an array of each feature's values.
+
+        A missing value is not covered. Compiled code (`slomo.equilibrium.one_question`) adds in the same order.
+        """
+        low, high, centre, *precision, farthest = self._inside
+        inside, squared = True, 0.0
+        away: list[Any] = []
+        for value, least, most, middle in zip(values, low, high, centre, strict=True):
+            inside = inside & (least <= value) & (value <= most)
+            away.append(value - middle)
+        for one, weights in zip(away, precision, strict=True):
+            for weight, other in zip(weights, away, strict=True):
+                squared = squared + one * weight * other
+        return inside & (squared <= farthest)
 
     @cached_property
-    def _inside(self) -> tuple[list[float], list[float], Floats, Floats, float]:
-        """The parts of :attr:`inside`: low, high, centre, precision, and the squared distance that still is inside."""
-        low, high, centre, *precision = self.inside[:, :-1]
-        return low.tolist(), high.tolist(), centre, np.array(precision), float(self.inside[0, -1])
+    def _inside(self) -> tuple[Any, ...]:
+        """The rows of :attr:`inside` as lists, and the squared distance that still is inside."""
+        return *self.inside[:, :-1].tolist(), float(self.inside[0, -1])
 
     @cached_property
     def inside(self) -> Floats:
@@ -145,12 +152,12 @@ class Applicability(Stored):
         return distance
 
     def _reasons(self, row: Floats) -> tuple[str, ...]:
-        outside, reasons = self._outside(row[None, :])[0], []
+        reasons = []
         for i, name in enumerate(self.feature_names):
             unit = METRICS[name].unit if name in METRICS else ""
             if np.isnan(row[i]):
                 reasons.append(f"{name} is not known for every competitor; missing is not zero")
-            elif outside[i] > SLACK:
+            elif not self.inside[0, i] <= row[i] <= self.inside[1, i]:
                 measured = f"{self.low[i]:.4g} to {self.high[i]:.4g} {unit}".rstrip()
                 reasons.append(f"{name} {row[i]:.4g} {unit}; the profile covers {measured}")
         if not reasons:

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slomo.equilibrium.one_question import judge_one
 from slomo.errors import InvalidValueError
 from slomo.models.applicability import Verdict, applicability
+from slomo.models.base import Floats
 from slomo.models.intervals import SCATTER, ConformalCalibration, calibrate, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.training.cross_validation import folds
@@ -101,13 +103,41 @@ def test_verdicts_and_their_reasons() -> None:
     """Inside is supported, a little outside extrapolated, far outside or unknown unsupported, with numbers."""
     measured = np.random.default_rng(0).uniform([0, 0], [100, 20], (200, 2))
     profiled = applicability(("L2MISS", "READ"), measured)
-    verdicts, reasons = profiled.check(np.array([[50, 10.0], [130, 10], [400, 10], [np.nan, 10]]))
-    assert verdicts == [Verdict.SUPPORTED, Verdict.EXTRAPOLATED, Verdict.UNSUPPORTED, Verdict.UNSUPPORTED]
+    verdicts, reasons = profiled.check(np.array([[50, 10.0], [130, 10], [400, 10], [np.nan, 10], [np.inf, 10]]))
+    assert verdicts == [Verdict.SUPPORTED, Verdict.EXTRAPOLATED, *[Verdict.UNSUPPORTED] * 3]
     assert reasons[0] == ()
     assert "130" in reasons[1][0]
     assert "M/s" in reasons[1][0]
     assert "missing is not zero" in reasons[3][0]
     assert profiled.codes(np.array([[50, 10.0], [130, 10]])).tolist() == [0, 1]
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=12, max_size=12), st.integers(0, 3), st.integers(-3, 3))
+def test_one_row_and_many_are_covered_alike_at_the_edge(drawn: list[float], feature: int, ulps: int) -> None:
+    """At the ends of the range and at the farthest distance, one row, arrays and the compiled loop agree to the bit."""
+    names = ("L2MISS", "L3MISS", "LMB", "L3OCC")
+    scales = np.array([1.0, 50.0, 2e4, 1e-3])
+    random = np.random.default_rng(0)  # features that rise together: unlike combinations are within the range
+    profiled = applicability(names, (0.9 * random.uniform(size=(40, 1)) + 0.1 * random.uniform(size=(40, 4))) * scales)
+    low, high, centre = profiled.inside[:3, :-1]
+    ends, towards = (low + np.reshape(drawn, (3, 4)) * (high - low)), np.reshape(drawn, (3, 4))[0] - 0.5
+    ends[0, feature], ends[1, feature] = high[feature], low[feature]
+    shares = towards / np.maximum(np.abs(towards), 1e-9).max()
+    far = float(np.sqrt(profiled.inside[0, -1] / max(shares @ profiled.precision @ shares, 1e-9)))
+    ends[2] = centre + far * shares * profiled.span
+    step = np.where(ulps < 0, -np.inf, np.inf)
+    for _ in range(abs(ulps)):
+        ends = np.nextafter(ends, step)
+    codes = profiled.codes(ends) == 0
+    assert [bool(profiled.covers(row)) for row in ends.tolist()] == codes.tolist()
+    assert [_covered_by_loop(row, profiled.inside) for row in ends] == codes.tolist()
+
+
+def _covered_by_loop(row: Floats, inside: Floats) -> bool:
+    """Return what the loop that is compiled for one question says of a pressure."""
+    own, nothing = row[np.newaxis, np.newaxis], np.zeros((2, 1, 0))
+    server = np.zeros((1, 1), int), own, np.ones(1), np.array([0, 0, -1, 0, -1, 0, 0]), nothing
+    return bool(judge_one(0, 0, *server, inside, np.ones((1 + len(row), 2)), 1)[0])
 
 
 def test_unusual_combination_is_noticed() -> None:
