@@ -299,11 +299,16 @@ def test_a_snapshot_is_changed_from_the_command_line(folder, capsys) -> None:
     assert changed("at-risk") == 0
     assert "promises, none at risk: done" in capsys.readouterr().err
     assert changed("at-risk", "rack-1") == 2
-    for words in (("at-risk", "--taint", "a"), ("reoptimise", "--taint", "a"), ("reoptimise", "--no-surge")):
-        assert changed(*words) == 2
-    for words in (("uncordon", "rack-1", "--threshold", "0.3"), ("fail", "rack=r1", "--cost-per-move", "1")):
-        assert changed(*words) == 2
-    assert "change 'fail_domain' takes no option cost_per_move" in capsys.readouterr().err
+    for action, flag, *value in (
+        (("at-risk",), "--taint", "a"),
+        (("reoptimise",), "--no-surge"),
+        (("uncordon", "rack-1"), "--threshold", "0.3"),
+        (("fail", "rack=r1"), "--cost-per-move", "1"),
+    ):
+        assert changed(*action, flag, *value) == 2
+        assert f"change '{action[0]}' takes no option {flag}" in capsys.readouterr().err
+    assert changed("drain", "rack-1", "--no-surge") == 2
+    assert "it takes --max-moves" in capsys.readouterr().err
     newcomer = folder / "newcomer.yaml"
     newcomer.write_text("requests: [{id: newcomer, chain: [lpm], slo: {min_share: 0.5}}]\n")
     assert changed("reoptimise", str(newcomer)) == 0

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove", "taint")
 _FROM_FILES = ("add", "update", "preempt")
-_ON_ALL = ("at-risk", "reoptimise")
+#: Actions on the whole cluster, with their options.
+_ON_ALL: dict[str, tuple[str, ...]] = {"at-risk": (), "reoptimise": ("threshold", "max_moves", "cost_per_move")}
 #: Methods of `Lifecycle` that have longer names than their action.
 _METHODS = {"add": "add_server", "remove": "remove_server"}
 
@@ -49,7 +50,10 @@ _METHODS = {"add": "add_server", "remove": "remove_server"}
     help="With `taint`: key, key=value, key:effect or key=value:effect; repeatable. Without --taint, all "
 "taints are removed.",
 )  # fmt: skip
-@click.option("--no-surge", is_flag=True, help="With `update`: remove the old version before the new one is placed.")
+@click.option(
+    "--no-surge", "surge", flag_value=False, default=True,
+    help="With `update`: remove the old version before the new one is placed.",
+)  # fmt: skip
 @profiles_option
 @models_option
 @json_option
@@ -121,29 +125,29 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
 def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any]) -> "list[ClusterChange]":
     from slomo.models.library import load_library
     from slomo.placement.online.change import ClusterChange
-    from slomo.placement.online.lifecycle import taken_options
+    from slomo.placement.online.lifecycle import CHANGES, taken_options
     from slomo.placement.problem.documents import read_cluster, read_requests
 
     life = placer.lifecycle
-    options = {name: flags[name] for name in ("max_moves", "taints", "threshold", "cost_per_move")}
-    options["surge"] = not flags["no_surge"]
+    method = _METHODS.get(action, action)
+    takes = _ON_ALL[action] if action in _ON_ALL else CHANGES[method]
+    spelled = {item.name or "": item.opts[0] for item in click.get_current_context().command.params}
+    options = {name: flags[name] for name in ("max_moves", "taints", "surge", "threshold", "cost_per_move")}
+    options = taken_options(action, takes, options, spelled.__getitem__)
     if action == "at-risk":
-        taken_options(action, (), options)
         rows = life.at_risk()
         return [ClusterChange(f"promises{'' if rows else ', none at risk'}", True, at_risk=rows)]
     if action == "reoptimise":
-        taken = taken_options(action, ("threshold", "max_moves", "cost_per_move"), options)
-        return [_reoptimised(placer, read_requests(subject) if subject else (), taken)]
+        return [_reoptimised(placer, read_requests(subject) if subject else (), options)]
     if action == "fail" and "=" in subject:
-        action = "fail_domain"
+        method = "fail_domain"
         subject, _, options["value"] = subject.partition("=")
     subjects: Sequence[Any] = (subject,)
     if action in _FROM_FILES:
         subjects = read_cluster(subject).servers if action == "add" else read_requests(subject)
     elif action == "use":
         subjects = (load_library(subject),)
-    action = _METHODS.get(action, action)
-    return [life.act(action, each, what_if=flags["what_if"], **options) for each in subjects]
+    return [life.act(method, each, what_if=flags["what_if"], **options) for each in subjects]
 
 
 def _reoptimised(placer: "Placer", arriving: "Sequence[Request]", options: dict[str, Any]) -> "ClusterChange":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 #: Changes that :meth:`Lifecycle.act` makes, with their options beside `what_if`.
-_CHANGES: dict[str, tuple[str, ...]] = {
+CHANGES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("add_server", "remove_server", "cordon", "uncordon", "fail", "preempt", "use"), ()),
     "drain": ("max_moves",),
     "fail_domain": ("value",),
@@ -52,10 +52,12 @@ class Holder(Protocol):
     def _check_new(self, requests: Sequence[Request]) -> None: ...
 
 
-def taken_options(action: str, takes: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+def taken_options(
+    action: str, takes: Sequence[str], options: Mapping[str, Any], named: Callable[[str], str] = str
+) -> dict[str, Any]:
     """Return the options that an action takes; others are ignored if they have their default values.
 
-    Raises InvalidValueError for an option that the action does not take.
+    Raises InvalidValueError, with the option as `named`, for an option that the action does not take.
 
     Examples
     --------
@@ -64,8 +66,8 @@ def taken_options(action: str, takes: Sequence[str], options: Mapping[str, Any])
     """
     for name, value in options.items():
         if name not in takes and (name not in _DEFAULTS or value != _DEFAULTS[name]):
-            hint = f"it takes {' and '.join(takes) or 'none'}"
-            raise InvalidValueError(f"change '{action}' takes no option {name}", hint=hint)
+            hint = f"it takes {' and '.join(map(named, takes)) or 'none'}"
+            raise InvalidValueError(f"change '{action}' takes no option {named(name)}", hint=hint)
     return {name: options[name] for name in takes if name in options}
 
 
@@ -105,22 +107,15 @@ class Lifecycle:
             return change
 
     def act(self, action: str, subject: Any, *, what_if: bool = False, **options: Any) -> ClusterChange:
-        """Make the change of this name, a method of this class; options with their default values are ignored.
-
-        Raises UnknownNameError for another change; InvalidValueError for an option that the change does not take.
-        """
-        if action not in _CHANGES:
-            raise UnknownNameError("change", action, list(_CHANGES))
-        taken = taken_options(action, _CHANGES[action], options)
+        """Make the change of this name, a method of this class; options with their default values are ignored."""
+        if action not in CHANGES:
+            raise UnknownNameError("change", action, list(CHANGES))
+        taken = taken_options(action, CHANGES[action], options)
         change: ClusterChange = getattr(self, action)(subject, what_if=what_if, **taken)
         return change
 
     def add_server(self, server: Server, *, what_if: bool = False) -> ClusterChange:
-        """Add a server to the cluster.
-
-        Raises InvalidValueError for a name in use; ConfigurationError if the machine differs from the one of that name
-        on which the models were measured.
-        """
+        """Add a server to the cluster."""
 
         def act(core: "Admission") -> ClusterChange:
             if core.state.number_of(server.name) is not None:
@@ -182,10 +177,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if, guarded=False)
 
     def fail_domain(self, label: str, value: str, *, what_if: bool = False) -> ClusterChange:
-        """Handle the failure of all servers with one value of a label, such as a rack, as :meth:`fail` does.
-
-        Raises UnknownNameError for a label or value that no server has.
-        """
+        """Handle the failure of all servers with one value of a label, such as a rack, as :meth:`fail` does."""
 
         def act(core: "Admission") -> ClusterChange:
             values = core.state.cluster.label_values
@@ -212,8 +204,6 @@ class Lifecycle:
 
     def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> ClusterChange:
         """Change a placed request's rate, SLO or version; it moves only if the changed request no longer fits.
-
-        Raises UnknownNameError for an id that is not placed, or a network function without model or profile.
 
         `request`: what it is to be; its id says which. `surge`: old and new may run beside each other for a while: the
         old one goes when the new one has its place. Without, the old one goes first. Where the new one finds no place,
@@ -263,11 +253,7 @@ class Lifecycle:
         return self._whole(act, what_if=what_if)
 
     def use(self, library: ModelLibrary, *, what_if: bool = False) -> ClusterChange:
-        """Use other models from now on; move nothing, and return the promises that they predict to break.
-
-        Raises ConfigurationError for models of another machine; PredictionError if they lack a running network
-        function.
-        """
+        """Use other models from now on; move nothing, and return the promises that they predict to break."""
         with self._placer._lock:
             old = self._placer._core
             new = self._placer._made(library, old.state.cluster)
