@@ -94,10 +94,7 @@ class ServiceError(SlomoError):
 
 @dataclass(frozen=True)
 class _Call:
-    """One HTTP request, the same for both clients.
-
-    A write that is sent again is applied once.
-    """
+    """One HTTP request, the same for both clients; a write that is sent again is applied once."""
 
     path: str
     body: Any = None

@@ -48,10 +48,7 @@ def plugins(group: str) -> "Mapping[str, EntryPoint]":
 
 
 def load_plugin(group: str, name: str) -> Callable[..., Any]:
-    """Import and return the object of a plug-in by its name.
-
-    Raises ConfigurationError if it cannot be imported or is not callable.
-    """
+    """Import and return the object of a plug-in by its name."""
     point = plugins(group)[name]
     package = point.dist.name if point.dist is not None else point.module
     try:

@@ -36,10 +36,7 @@ def client(url: str) -> "Client":
 
 
 def refuse_others(service: str, *forwarded: str) -> None:
-    """Raise an error for options that cannot be sent to a service; `forwarded` lists the options that can.
-
-    Raises UsageError, which names the first such option.
-    """
+    """Raise an error for options that cannot be sent to a service; `forwarded` lists the options that can."""
     context = click.get_current_context()
     for item in context.command.params:
         name = item.name or ""

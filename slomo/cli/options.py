@@ -45,10 +45,7 @@ def settings(**options: Any) -> Settings:
 
 
 def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
-    """Load the user's own network functions from ``--nf FILE``; print a note if one replaces a shipped one.
-
-    Raises ConfigurationError if a file does not exist or describes no network function.
-    """
+    """Load the user's own network functions from ``--nf FILE``; print a note if one replaces a shipped one."""
     from slomo.errors import ConfigurationError
     from slomo.vocabulary.network_function import load_network_function, network_function_names
 

@@ -18,11 +18,7 @@ from slomo.vocabulary.display import cell
 
 
 def output_path(name: str, what: str, suffixes: Sequence[str] = ()) -> Path:
-    """Return the path of the file that a command will write, after checking it before any computation.
-
-    Raises ConfigurationError for a format that a figure (`what`), say, is not stored in, for a folder instead of a
-    file, and where the file's folder is missing or read-only.
-    """
+    """Return the path of the file that a command will write, after checking it before any computation."""
     path = Path(name)
     if suffixes and path.suffix not in suffixes:
         raise ConfigurationError(

@@ -26,10 +26,7 @@ _STEP_US, _NO_PACKET = 1e-3, 1e-3
 
 @dataclass(frozen=True)
 class RingUser:
-    """An NF with a ring on a shared core.
-
-    Raises InvalidValueError for a value out of its range.
-    """
+    """An NF with a ring on a shared core."""
 
     #: Time per packet with warm caches [ns], above 0.
     time_ns: float

@@ -85,10 +85,7 @@ def best_effort(
 
 
 def _least_throttled(enough: Sequence[Outlook]) -> list[Mapping[str, Setting]]:
-    """Return settings without those that differ from an earlier one only in stronger throttles.
-
-    Stronger throttles leave best effort no more where weaker ones keep the promises.
-    """
+    """Return settings without those that differ from an earlier one only in stronger throttles."""
     kinds: dict[tuple[object, ...], list[tuple[tuple[float, ...], Mapping[str, Setting]]]] = {}
     for settings in (outlook.settings for outlook in enough):
         chosen = settings.values()

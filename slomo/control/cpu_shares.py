@@ -26,10 +26,7 @@ STEADY, WINDOW_ROUNDS = 0.1, 5
 
 @dataclass(frozen=True)
 class NFObservation:
-    """Load and cost of one NF, as observed since the controller's last decision.
-
-    Raises InvalidValueError for a negative load or cost, or a priority that is not above 0.
-    """
+    """Load and cost of one NF, as observed since the controller's last decision."""
 
     #: Name of the NF.
     name: str

@@ -128,11 +128,7 @@ class GuardController:
     def _in_vain(
         self, observation: MachineReading, situation: Situation, state: GuardMemory, before: Mapping[str, Setting]
     ) -> bool:
-        """Return whether the last change did not help: promises are missed by as much as predicted without it.
-
-        That prediction is corrected in full by observations before the change, without the limit that usually applies
-        to corrections.
-        """
+        """Return whether the last change did not help: promises are missed by as much as predicted without it."""
         shortfall = _shortfall(observation)
         as_seen = {name: bias.ratio for name, bias in state.correction.biases.items()}
         return shortfall > 0.0 and shortfall >= -foresee(replace(situation, bias=as_seen), before).spare - 1e-9
@@ -236,10 +232,7 @@ def _peaks(observation: MachineReading, before: Mapping[str, float]) -> dict[str
 
 
 def _learned(observation: MachineReading, now: Outlook, correction: OnlineCorrection) -> OnlineCorrection:
-    """Correct predictions by the measured throughput of tenants that is not limited by their load.
-
-    A tenant whose packets are late has a queue, so its throughput is about its possible throughput.
-    """
+    """Correct predictions by the measured throughput of tenants that is not limited by their load."""
     for name, possible in zip(now.settings, now.parted.capacity_mpps, strict=True):
         reading = observation.tenants[name]
         if reading.offered_mpps is None or reading.late or reading.throughput_mpps < 0.98 * reading.offered_mpps:

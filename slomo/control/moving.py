@@ -14,10 +14,7 @@ from slomo.simulator.result import SimulationResult
 
 
 class PaidMoves:
-    """Detects tenants that changed nodes between two observations, and lowers their throughput for a while.
-
-    Tenants that `movers` omits move at no cost.
-    """
+    """Detects tenants that changed nodes between observations, and lowers their throughput as `movers` says."""
 
     def __init__(self, server: SimulatedServer, movers: Mapping[str, Mover], cost: MoveCost | None = None) -> None:
         self._server, self._movers, self._cost = server, dict(movers), cost or MoveCost()

@@ -60,8 +60,6 @@ class NumaMemory:
 class NumaController:
     """Moves tenants between the NUMA nodes of a server.
 
-    Raises InvalidValueError for a machine of one socket, or a horizon that is not above 0.
-
     `server`: name of the server in plans. `machine`: machine with more than one socket. `tenants`: tenants by name.
     `memory`: memory of one socket. `horizon_s`: time for which the present loads are assumed to last [s]; the gain of a
     move in this time must exceed its cost.

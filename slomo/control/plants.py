@@ -103,10 +103,7 @@ class SimulatedPlant(SimulatedTime):
 
 
 class SharedCoresPlant(SimulatedTime):
-    """Chains of NFs on simulated shared cores, with loads that may vary over time.
-
-    `loads` returns the chain system with the loads at a given time.
-    """
+    """Chains of NFs on simulated shared cores; `loads` returns the system with the loads of a time."""
 
     def __init__(
         self, cores: SimulatedCores, loads: Callable[[float], ChainSystem] | None = None, *, seed: int = 0

@@ -35,10 +35,7 @@ class SensorHealth:
     _clock_s: float = float("-inf")
 
     def faults(self, reading: MachineReading, now_s: float) -> dict[str, str]:
-        """Return the faults by tenant; the key ``"clock"`` holds a fault of the reading's time.
-
-        `reading`: the new reading. `now_s`: the plant's present time [s].
-        """
+        """Return the faults by tenant at the plant's time `now_s`; ``"clock"`` holds a fault of the reading's time."""
         faults = self._clock(reading, now_s)
         before: Mapping[str, TenantReading] = {} if self.last is None else self.last.tenants
         for name, seen in reading.tenants.items():

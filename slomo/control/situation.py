@@ -185,10 +185,7 @@ class Outlook:
 
 
 def foresee(situation: Situation, settings: Mapping[str, Setting] | None = None, margin: float = 0.0) -> Outlook:
-    """Predict every tenant under some settings; a promise is kept if throughput exceeds it by `margin`.
-
-    Raises InvalidValueError for a tenant without a setting.
-    """
+    """Predict every tenant under some settings; a promise is kept if throughput exceeds it by `margin`."""
     return foresee_many(situation, [situation.settings if settings is None else settings], margin)[0]
 
 

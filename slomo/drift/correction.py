@@ -51,10 +51,7 @@ class OnlineCorrection:
             raise InvalidValueError(f"bound {self.bound:g} and weight {self.weight:g}, needed between 0 and 1")
 
     def seen(self, name: str, *, predicted_mpps: float, measured_mpps: float) -> "OnlineCorrection":
-        """Return the correction after one more pair; the prediction is that before correction.
-
-        Raises InvalidValueError for a prediction not above 0, or an invalid measurement.
-        """
+        """Return the correction after one more pair; the prediction is that before correction."""
         if not 0.0 < predicted_mpps < math.inf or not 0.0 <= measured_mpps < math.inf:
             raise InvalidValueError(f"'{name}': predicted {predicted_mpps:g}, measured {measured_mpps:g} Mpps")
         old = self.biases.get(name, Bias())

@@ -349,10 +349,7 @@ class _Sum:
 
 
 class _Watch:
-    """The cumulative sums of one NF, for new mixes and for known mixes.
-
-    They are summed separately: a stable mix is no evidence for a model that was wrong about it from the start.
-    """
+    """The cumulative sums of one NF, apart for new mixes and for known mixes, which are no evidence for new ones."""
 
     def __init__(self, false_alarm_every: float) -> None:
         threshold = alarm_threshold(2.0 * false_alarm_every)

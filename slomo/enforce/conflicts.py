@@ -29,11 +29,7 @@ _CACHE_CLASSES = {"resctrl", "pqos"}
 def require_free(
     plan: EnforcementPlan, wishes: Sequence[Wish], backend: Backend, journal: Journal, receipt: Receipt | None
 ) -> None:
-    """Raise an error if a plan conflicts with itself, with recorded changes, or with protected processes.
-
-    Raises InvalidValueError, which names both conflicting sides; TestbedError if another driver controls the same
-    resource.
-    """
+    """Raise an error if a plan conflicts with itself, with recorded changes, or with protected processes."""
     _require_each_once(plan, wishes)
     if backend.acts_on_processes:
         for tenant in plan.tenants:

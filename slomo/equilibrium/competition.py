@@ -131,10 +131,7 @@ def features_of_one(
 def _compiled(
     competitors: Sequence[NFModel], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[list[float], Floats] | None:
-    """Combine the counters of one mix by compiled code.
-
-    Returns None if a metric is a ratio, if there is no metric to compose, or if :func:`loop_for` has no compiled code.
-    """
+    """Combine the counters of one mix by compiled code; None if it is not loaded, or cannot combine these metrics."""
     width = len(names) + -len(names) % _WIDTH
     limits = plain_limits(names, capacities, width) if competitors and names else None
     if limits is None or (compose := loop_for(0, compose_one)) is None:
@@ -241,10 +238,7 @@ def _at_equilibrium(
 
 
 def _iterated(table: Tables, members: NDArray[np.int64], begin: Floats) -> IterationState:
-    """Run a fixed number of rounds (:data:`ROUNDS`) on a socket without capacity limits.
-
-    Capacities are not limited, since V is measured without the target.
-    """
+    """Run :data:`ROUNDS` rounds without limits of capacity, since V is measured without the target."""
     state = IterationState.beginning(begin)
     if table.pressures:
         group = ServerGroup(members, None, np.zeros(len(members)))
@@ -256,10 +250,7 @@ def _iterated(table: Tables, members: NDArray[np.int64], begin: Floats) -> Itera
 def _tables_of(
     models: tuple[NFModel, ...], names: tuple[str, ...], capacities: Capacities | None
 ) -> tuple[Tables, Floats]:
-    """Return the tables for the rounds, and the weights of every model's counters.
-
-    The latter has shape (models, 2 + terms, metrics).
-    """
+    """Return the tables for the rounds, and all models' weights of counters, shape (models, 2 + terms, metrics)."""
     profiles = [model.contentiousness for model in models]
     # solo profiles do not respond to pressure, so they fit models with any pressures
     pressures = one_set_of_pressures({profile.pressure_names for profile in profiles} - {()})

@@ -59,10 +59,7 @@ def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], solve
 
 
 def moved_beside(each: Floats, place: int) -> Floats:
-    """Return how much data all NFs move except the one at `place`.
-
-    The result does not depend on the order of the NFs.
-    """
+    """Return how much data all NFs move except the one at `place`, whatever their order."""
     others = np.sort(np.delete(each, place, axis=1), axis=1)
     total: Floats = in_order(others)[:, 0]
     return total
@@ -128,10 +125,7 @@ def judged(
 def verdict_inputs(
     nfs: ResponseTable, members: NDArray[np.integer], solved: FixedPoints | IterationState, row: int, place: int
 ) -> VerdictInputs:
-    """Return what the verdict on the NF at `place` of the server `row` reads; empty places come last.
-
-    Compiled code, where it is loaded, returns the same bits.
-    """
+    """Return what the verdict on the NF at `place` of the server `row` reads; compiled code has the same bits."""
     response = nfs.responses[members[row, place]]
     covered, local = response.applicability, response.calibration.local
     if code := code_for(_VERDICT):
@@ -166,10 +160,7 @@ def held_out_errors(
 
 @lru_cache(maxsize=4096)
 def doubted(model: NFModel, coverage: float) -> str | None:
-    """Return the reason why an NF's prediction error beside others is unknown; None if it is known.
-
-    `slomo.models.evidence` gives the reasons.
-    """
+    """Return the reason why an NF's prediction error beside others is unknown; None if it is known."""
     return None if model.response is None else doubt(model, NAME, model.response.calibration, coverage)
 
 
@@ -247,10 +238,7 @@ def codes_of_first(
 def reasons_of_first(
     models: Sequence[NFModel], members: NDArray[np.integer], solved: Joint, coverage: float
 ) -> list[tuple[str, ...]]:
-    """Return the reasons for the verdict on the first NF of every server.
-
-    All of them are saturated.
-    """
+    """Return the reasons for the verdict on the first NF of every server, all of them saturated."""
     if not len(members):
         return []
     moved = moved_beside(moved_by_each(models, members, solved), 0).tolist()

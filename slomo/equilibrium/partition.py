@@ -173,10 +173,7 @@ class _Board:
         self.is_crowded = np.array([bool(groups) for groups in self.groups] or [False] * len(cores))
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
-        """Return every tenant's time and traffic per packet with the ways that it fills.
-
-        The time per packet of a tenant with a share of a core is divided by that share.
-        """
+        """Return every tenant's time (over its share of a core) and traffic per packet with the ways that it fills."""
         at = np.minimum(ways * STEPS, self.tables.shape[1] - 1.001)
         low = at.astype(np.int64)
         share = (at - low)[..., None]
@@ -291,10 +288,7 @@ class _Cache:
         return np.where(self.is_apart[:, None], aged, divided), age
 
     def _age(self, board: _Board, rate: Floats, last: Floats | None) -> Floats:
-        """Find the age of the oldest cache line by bisection.
-
-        It is infinite if all lines fit.
-        """
+        """Find the age of the oldest cache line by bisection; infinite if all lines fit."""
         if last is None:
             low, high, halvings = np.full(rate.shape, AGE_LOW - 3.0), np.full(rate.shape, AGE_HIGH + 3.0), _HALVINGS
         else:

@@ -73,10 +73,7 @@ class Joint(FixedPoints):
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Converged servers, with places in canonical order.
-
-    Loads are infinite for saturated NFs; `read` marks the NFs whose throughput the models compute.
-    """
+    """Converged servers in canonical order; loads are infinite if saturated, `read` marks NFs that models compute."""
 
     members: NDArray[np.int64]
     offered: Floats
@@ -147,10 +144,7 @@ def canonical(
 
 
 def _parted(offered: Floats) -> list[NDArray[np.int64]]:
-    """Return groups of rows that are solved together.
-
-    Servers with reduced loads form a group of their own, so that results do not depend on other rows.
-    """
+    """Return groups of rows to solve together; those with reduced loads are one, so that rows are independent."""
     reduced = np.isfinite(offered).any(axis=1)
     groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)]
     return groups or [np.arange(0)]

@@ -65,10 +65,7 @@ _OF_ONE = (settle_side_by_side, inputs_of_one, weigh_one, left_of_one)
 
 
 class ServerGroup:
-    """Servers that are solved together: NFs, offered loads, and total occupancy of a full cache.
-
-    If the loads are None, all NFs are saturated.
-    """
+    """Servers that are solved together: NFs, loads (None: all saturated), total occupancy of a full cache."""
 
     def __init__(self, members: NDArray[np.int64], offered: Floats | None, full_kib: Floats) -> None:
         self.members, self.full_kib, self.is_reduced = members, full_kib, offered is not None
@@ -182,10 +179,7 @@ class ResponseTable:
         return np.inf if known is None else (1.0 + _ROUNDING) * known.llc_kib
 
     def group(self, members: NDArray[np.int64], offered: Floats | None = None) -> ServerGroup:
-        """Return a group of servers whose equilibria will be found together.
-
-        NFs are in canonical order, and loads are infinite for saturated NFs; None if all are saturated.
-        """
+        """Return servers to be solved together, in canonical order; loads are None if all are saturated."""
         return ServerGroup(members, offered, self.full_kib(members))
 
     def settle(self, group: ServerGroup) -> IterationState:
@@ -213,10 +207,7 @@ class ResponseTable:
         return self._on_loaded_channels(group, state)
 
     def _on_loaded_channels(self, group: ServerGroup, state: IterationState) -> IterationState:
-        """Correct the memory traffic per packet on servers with a loaded memory channel.
-
-        At least one NF's traffic must have been learned from mixes.
-        """
+        """Correct traffic per packet that was learned from mixes, on servers with a loaded memory channel."""
         if self.socket.channel is None or not self.corrects_traffic or not group.members.size:
             return state
         moved = in_order(state.vector[:, :, [self.socket.channel]])[:, 0, 0]
@@ -273,10 +264,7 @@ class ResponseTable:
 
     @cached_property
     def _units(self) -> tuple[Floats, int] | None:
-        """All networks as rows of numbers for compiled code, and their number of inputs.
-
-        None if the models are of several kinds, or have more units than numpy adds in one block.
-        """
+        """All networks as rows for compiled code, and their inputs; None if it could not add them as numpy does."""
         rows = rows_of([response.sensitivity for response in self.responses])
         return rows if rows is None or _count_of_units(*rows) <= _BLOCK else None
 
@@ -352,10 +340,7 @@ def run_rounds(
     tolerance: float,
     tries: Sequence[tuple[float, int]] | None = None,
 ) -> None:
-    """Iterate from `state` until steps are below `tolerance`; write the result into `state`.
-
-    `tries` are :data:`TRIES` by default.
-    """
+    """Iterate from `state` until steps are below `tolerance`; write the result into `state`."""
     members, offered, full_kib = group.members, group.offered, group.full_kib
     loop = loop_for(len(members))
     if loop is None or not members.size or (state.burden != 1.0).any():
@@ -415,11 +400,7 @@ def response_table(models: tuple[NFModel, ...]) -> ResponseTable:
 
 
 def responses_of(models: Sequence[NFModel]) -> tuple[ServerResponse, ...]:
-    """Return the models' functions of running neighbours (`ServerResponse`).
-
-    Raises MissingMetricError if a model was trained without counters of the competitors beside the target;
-    ConfigurationError if models respond to different pressures.
-    """
+    """Return the models' functions of running neighbours (`ServerResponse`)."""
     without = [model.workload.nf for model in models if model.response is None]
     if without:
         raise MissingMetricError(

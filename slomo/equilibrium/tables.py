@@ -201,10 +201,7 @@ def shared_socket(names: tuple[str, ...], capacities: Capacities | None) -> Shar
 def vector_tables(
     responses: tuple[ServerResponse, ...], names: tuple[str, ...], *, part_load: bool = False
 ) -> tuple[Floats, ...]:
-    """Return solo values, weights and limits of the counters `names` for every NF.
-
-    For an NF without part-load profile, its full-load values are used at part load.
-    """
+    """Return solo values, weights and limits of the counters `names`; at part load as profiled, or at full load."""
     rows = []
     for response in responses:
         profile = response.part_load if part_load and response.part_load is not None else response.profile

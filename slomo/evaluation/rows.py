@@ -127,10 +127,6 @@ def predict_rows(
     ``match_density`` is the row's own, ``competitor_match_density`` (one NF that keeps the accelerator busy) or
     ``competitor_service_us`` (summed over all of them) what it shares with. `accelerator`: time per packet there;
     without it only memory is predicted. `options`: those of :class:`RowsOptions`.
-
-    Raises MissingMetricError for rows that lack a feature; UnsupportedPredictionError for rows of other NFs than the
-    model, or where `strict` for a row that is not supported; ConfigurationError, with both fingerprints, for another
-    machine of the name.
     """
     how = RowsOptions(**options)
     checked_pattern(how.pattern)

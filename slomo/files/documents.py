@@ -259,10 +259,7 @@ def _unknown_field(key: object, position: Position) -> msgspec.ValidationError:
 
 
 def _place(problem: str, data: Any, kind: Any) -> Position:
-    """Return the position of the field that msgspec refuses.
-
-    msgspec writes ``[...]`` for an entry of a mapping without naming it; bisecting the mapping finds the entry.
-    """
+    """Return the position of the field that msgspec refuses; bisect a mapping, whose entry it does not name."""
     place = problem.partition(" - at `")[2].rstrip("`")
     place += "[...]" if place.startswith("key`") else ""
     position: Position = ()

@@ -81,10 +81,7 @@ def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
 
 
 def make_private(path: str | Path) -> None:
-    """Create a file that only its owner can read, or restrict an existing one.
-
-    Raises OSError if the file cannot be created.
-    """
+    """Create a file that only its owner can read, or restrict an existing one."""
     Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -25,11 +25,7 @@ _KINDS = {
 
 
 def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
-    """Return the descriptor of a regular file of at most `limit` bytes, opened for reading.
-
-    Raises ConfigurationError if it is missing, unreadable, too large, not a regular file, or behind another user's
-    link.
-    """
+    """Return the descriptor of a regular file of at most `limit` bytes, opened for reading."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     try:
         try:

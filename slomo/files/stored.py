@@ -63,11 +63,7 @@ class Stored:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the object that :meth:`to_dict` described.
-
-        Raises ConfigurationError for a field that is missing, of another type, or out of range, and for another
-        version.
-        """
+        """Return the object that :meth:`to_dict` described."""
         kind: Any = cls
         shape, readers = _shape(kind)
         if not isinstance(data, Mapping):

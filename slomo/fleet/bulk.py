@@ -72,10 +72,6 @@ def predict_file(
     The columns are those of `slomo.fleet.batches.predict_batches`. `jobs`: processes, every core by default; the result
     does not depend on it. `scheduler`: address of a Dask scheduler whose workers see the same files. `report` hears how
     many of how many row groups are done.
-
-    Raises ConfigurationError for a file that is no parquet, or lacks a column; UsageError if source and target are one
-    file; UnknownNameError, InvalidValueError for a mix that cannot be asked about; StoreError if the result cannot be
-    written, or another call writes it.
     """
     need("pyarrow")
     if Path(target).exists() and os.path.samefile(source, target):

@@ -91,11 +91,6 @@ def profile_on_hosts(
     "testbed=1 host-HOST=1"`` per host; by default one is started here, and a worker on each host over SSH. `own`:
     additional network functions. With `skip_missing` it goes on without hosts that cannot be used; the outcome names
     them.
-
-    Raises TestbedError for a host that cannot be reached, that another process uses, or that is of another version or
-    machine, and for a scheduler that goes away; IncompatibleMeasurementsError for hosts whose probes follow something
-    else; StoreError for a store in use, and for a coordinator that a newer one has replaced; ConfigurationError for a
-    folder of native network functions that is none; IncompleteCampaignError if some runs failed.
     """
     need("distributed")
     started = time.monotonic()

@@ -102,10 +102,7 @@ def take_functions(host: FleetHost, functions: FunctionFolder) -> None:
 
 
 def claim_host(host: FleetHost, work: FleetWork) -> None:
-    """Reserve a host for a coordinator.
-
-    Raises StaleTokenError if another one has reserved it with this token or a newer one.
-    """
+    """Reserve a host for a coordinator."""
     hold(host)
     token, coordinator = _claimed(host)
     if (token, coordinator) > (work.token, work.coordinator) or (
@@ -135,10 +132,7 @@ def collect_runs(host: FleetHost, work: FleetWork, keys: Collection[Key]) -> lis
 
 @dataclass(frozen=True)
 class Taken:
-    """Finished runs of a reserved host, and the run by which hosts are compared.
-
-    A host of a long campaign has gigabytes of runs, of which a coordinator lacks a few.
-    """
+    """The finished runs of a reserved host that its coordinator lacks, and the run by which hosts are compared."""
 
     finished: list[Key]
     compared: RunOutcome | None

@@ -191,10 +191,7 @@ class SharedLibrary:
         return len(missing_models)
 
     def verify(self) -> int:
-        """Compare every file with its digest, and the index with its signature.
-
-        Raises ConfigurationError for the first difference; StoreError for a missing object.
-        """
+        """Compare every file with its digest, and the index with its signature."""
         digests = {
             digest: f"{name} of {model.workload}" for model in self.models for name, digest in model.files.items()
         }

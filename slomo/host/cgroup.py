@@ -66,10 +66,7 @@ class CgroupKnobs(Knobs):
         return MachineLock(f"control groups on '{self.root}'")
 
     def path(self, name: str) -> Path:
-        """Return the path of a group or file below the root of a hierarchy; links below the root are refused.
-
-        Raises InvalidValueError if the path would lead out of the hierarchy.
-        """
+        """Return the path of a group or file below the root of a hierarchy; links below the root are refused."""
         first, _, rest = name.strip("/").partition("/")
         hierarchy = "" if self.version == 2 else first
         try:
@@ -116,11 +113,7 @@ class CgroupKnobs(Knobs):
         return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Write the value of one setting of a control group.
-
-        Raises TestbedError with the kernel's reason, RefusedSettingError if it refuses this value, VanishedError if the
-        group or process no longer exists.
-        """
+        """Write the value of one setting of a control group."""
         kind, _, rest = knob.partition(":")
         controller, _, last = rest.partition(":")
         try:

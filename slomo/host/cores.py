@@ -59,10 +59,7 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the CPUs to use: the given ones, checked; by default all available ones on the first CPU's socket.
-
-    Raises TestbedError for a CPU that does not exist, is not available to this process, or is named twice.
-    """
+    """Return the CPUs to use: the given ones, checked; by default all available ones on the first CPU's socket."""
     available = available_cores()
     if cores is None:
         home = socket_of(available[0])

@@ -131,10 +131,7 @@ class Journal:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write all changes of a `with` block or none of them; they are synced to disk when the block ends.
-
-        Raises StoreError if the journal cannot be written, for instance on a full file system.
-        """
+        """Write all changes of a `with` block or none of them; they are synced to disk when the block ends."""
         with self._lock, self._faults():
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")
@@ -222,10 +219,7 @@ class Journal:
         self._open().execute("DELETE FROM layer WHERE number = ?", (layer.number,))
 
     def rewrite(self, receipt: "Receipt", layers: Sequence[Layer]) -> None:
-        """Replace the values that a receipt records.
-
-        Raises StoreError if they cannot be written.
-        """
+        """Replace the values that a receipt records."""
         with self.transaction() as connection:
             gone = receipt.layers()
             connection.execute("DELETE FROM layer WHERE receipt = ?", (receipt.number,))

@@ -314,10 +314,7 @@ class _Session:
         return restored, gone, in_use, failed
 
     def _written(self, change: Change) -> Change:
-        """Write a change; if its object has vanished, write the next earlier value whose object exists.
-
-        Raises VanishedError if there is none.
-        """
+        """Write a change, or the next earlier value whose object exists; raise VanishedError if there is none."""
         try:
             self._write(change.knob, change.after)
         except VanishedError:

@@ -109,10 +109,7 @@ class PqosKnobs(Knobs):
         return state.classes.get(int(rest), {}).get(kind)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Give one setting a new value, by running ``pqos``.
-
-        Raises TestbedError, with pqos's output, if pqos fails.
-        """
+        """Give one setting a new value, by running ``pqos``."""
         kind, _, rest = knob.partition(":")
         words = ("-a", f"core:{value}={rest}") if kind == "core" else ("-e", f"{kind}:{rest}={value}")
         run_pqos([*self.command, *words])

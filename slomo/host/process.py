@@ -30,8 +30,6 @@ _starting = threading.Lock()
 class ProcessGroup(ABC):
     """A program in a session of its own; slomo reads its output, and ends all its descendants with it.
 
-    Raises TestbedError if the program cannot be started.
-
     `words`: command as a list of words, without a shell. `mark`: mark written into its environment. `environment`:
     variables added to those of this process. `directory`: working directory. `cores`: CPUs on which it may run; if
     empty, those of this process.
@@ -139,8 +137,6 @@ class ProcessGroup(ABC):
 
 class ManagedProcess(ProcessGroup):
     """The process of a network function, pinned to its cores.
-
-    Raises TestbedError if the command does not exist or may not be run, or a core does not exist.
 
     `name`: name of the network function, for error messages. `cores`: CPUs on which it may run. Other parameters: as
     for `ProcessGroup`.

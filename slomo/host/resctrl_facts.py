@@ -37,10 +37,7 @@ class ResctrlFacts:
     resources: dict[str, tuple[int, ...]]
 
     def cache_lines(self, data_mask: int | None, code_mask: int | None) -> dict[str, str]:
-        """Check a tenant's masks, and return the schemata lines that set them, by resource.
-
-        Raises RefusedSettingError for a mask that this cache does not accept.
-        """
+        """Check a tenant's masks, and return the schemata lines that set them, by resource."""
         if code_mask is not None and not self.cdp:
             raise RefusedSettingError(
                 "a mask for code needs code and data prioritisation, which is off",
@@ -68,8 +65,6 @@ class ResctrlFacts:
 
     def bandwidth_value(self, amount: float, unit: str, resource: str = "MB") -> str:
         """Return the text to write for a memory bandwidth, in the form in which the kernel returns it when read.
-
-        Raises RefusedSettingError for a unit that this vendor does not use, or a value out of range.
 
         `amount`: bandwidth in `unit`. `unit`: "percent", "MB/s" or "GB/s". `resource`: ``"MB"``, or ``"SMBA"`` for CXL
         memory.
@@ -99,10 +94,7 @@ class ResctrlFacts:
 
 
 def read_facts(tree: ResctrlTree) -> ResctrlFacts:
-    """Read a resctrl tree's properties.
-
-    Raises TestbedError if resctrl is not mounted or can allocate neither cache nor memory bandwidth.
-    """
+    """Read a resctrl tree's properties."""
     tree.require("allocation (info/L3 or info/MB)", tree.can_allocate or tree.exists("info/MB"))
     settings = parse_schemata(tree.read("schemata"))
     cdp = tree.exists("info/L3CODE")

@@ -69,10 +69,7 @@ class ResctrlKnobs(Knobs):
         return [Wish(f"task:{task}", there if control == group else group)]
 
     def read(self, knob: str) -> str | None:
-        """Return the present value of one setting in resctrl.
-
-        Raises TestbedError if it cannot be read.
-        """
+        """Return the present value of one setting in resctrl."""
         kind, _, rest = knob.partition(":")
         readers: dict[str, Callable[[str], str | None]] = {
             "group": lambda name: PRESENT if self.tree.has_group(name) else None,
@@ -88,10 +85,7 @@ class ResctrlKnobs(Knobs):
         return readers[kind](rest)
 
     def write(self, knob: str, value: str | None) -> None:
-        """Give one setting in resctrl a new value.
-
-        Raises TestbedError with the kernel's reason; VanishedError if the group or task no longer exists.
-        """
+        """Give one setting in resctrl a new value."""
         kind, _, rest = knob.partition(":")
         if kind == "group" and not _NAME.fullmatch(rest):
             raise TestbedError(f"'{rest}' is not a valid group name", hint="letters, digits, '_', '.' and '-'")

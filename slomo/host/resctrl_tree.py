@@ -89,10 +89,7 @@ class ResctrlTree:
             raise self._fault(f"group '{name}' cannot be made", problem) from None
 
     def remove_group(self, name: str) -> None:
-        """Remove a group; its CPUs return to the group above.
-
-        Raises TestbedError if the kernel refuses it.
-        """
+        """Remove a group; its CPUs return to the group above."""
         try:
             self.files.remove(name)
         except FileNotFoundError:
@@ -101,10 +98,7 @@ class ResctrlTree:
             raise self._fault(f"group '{name}' cannot be removed", problem) from None
 
     def rename_group(self, name: str, other: str) -> None:
-        """Move a monitoring group below another group with masks, in one step that keeps its tasks and counters.
-
-        Raises TestbedError if the kernel refuses it.
-        """
+        """Move a monitoring group below another group with masks, in one step that keeps its tasks and counters."""
         try:
             self.files.rename(name, other)
         except OSError as problem:

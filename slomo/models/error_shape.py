@@ -65,10 +65,7 @@ class ErrorShape(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ErrorShape":
-        """Return the object that :meth:`to_dict` described.
-
-        Raises ConfigurationError for knots that do not ascend, tables of different lengths, or sizes not above 0.
-        """
+        """Return the object that :meth:`to_dict` described."""
         made = super().from_dict(data)
         loss, middle, size = made.loss, made.middle, made.size
         if not (

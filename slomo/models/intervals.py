@@ -293,10 +293,7 @@ def scores_between(calibration: ConformalCalibration, coverage: float) -> tuple[
 
 @lru_cache(maxsize=4096)
 def _below(calibration: ConformalCalibration, share: float) -> Floats:
-    """Return, by kind of neighbourhood, the score below which at most a given share of new scores lies.
-
-    It is minus infinity with too few scores.
-    """
+    """Return, by kind of neighbourhood, the score below which at most a given share of new scores lies."""
     return np.array([_quantile(calibration, calibration.scores, weights, share) for weights in _weights(calibration)])
 
 

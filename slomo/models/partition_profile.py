@@ -101,10 +101,7 @@ def save_profiles(profiles: Iterable[PartitionProfile], path: str | Path) -> Pat
 
 
 def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
-    """Read profiles from their file, or from a folder of models that learned the effect of ways.
-
-    Raises ConfigurationError for an invalid file or another schema version, and for models that learned none.
-    """
+    """Read profiles from their file, or from a folder of models that learned the effect of ways."""
     if not Path(path).is_dir():
         return read(path, ProfilesFile, hint=_HINT if Path(path).exists() else None).profiles
     learned = [(model, model.allocation) for model in load_library(path).values() if model.allocation is not None]
@@ -120,10 +117,7 @@ def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
 
 
 def library_of(profiles: Sequence[PartitionProfile], machine: Machine) -> ModelLibrary:
-    """Return a library of models that include profiles over cache ways and throttles.
-
-    Raises UnsupportedPredictionError as :meth:`PartitionProfile.models`.
-    """
+    """Return a library of models that include profiles over cache ways and throttles."""
     made = ModelLibrary()
     for profile in [each for each in profiles if each.machine == machine.name] or profiles:
         made = profile.added_to(made, machine)

@@ -74,8 +74,6 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
 
     Every version of a model has its own folder, complete before the index names it. A reader therefore finds either the
     old or the new library, and two writers do not overwrite each other.
-
-    Raises ConfigurationError, before writing anything, for a model that could not be read back.
     """
     for model in models:
         _require_readable(model)
@@ -112,10 +110,7 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
 
 
 def entries_in(directory: Path) -> dict[tuple[str, str], Entry]:
-    """Return the folder of every model, from the index or, if that is damaged, from the folders themselves.
-
-    Raises ConfigurationError for a library of an unsupported version.
-    """
+    """Return the folder of every model, from the index or, if that is damaged, from the folders themselves."""
     return _entries(directory)[0]
 
 
@@ -231,10 +226,7 @@ def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
 
 
 def read_model(entry: Entry) -> NFModel:
-    """Read and check the files of one model.
-
-    Raises ConfigurationError unless it is a complete, undamaged model of this schema version.
-    """
+    """Read and check the files of one model."""
     path = entry.folder / MANIFEST
     written = read_text(path, MAX_BYTES, HINT)
     manifest = _parsed(written, path)
@@ -390,10 +382,7 @@ def _require_readable(model: NFModel) -> None:
 
 
 class _Families(Mapping[str, SensitivityModel]):
-    """One NF's sensitivity models, each read and checked on first use.
-
-    A question uses one family; reading all of them would take longer than the answer.
-    """
+    """One NF's sensitivity models, each read and checked on first use, since a question uses one of them."""
 
     def __init__(self, folder: Path, descriptions: Mapping[str, tuple[Mapping[str, Any], str | None]]) -> None:
         self._folder, self._descriptions = folder, descriptions

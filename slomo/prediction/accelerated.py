@@ -95,10 +95,7 @@ class _Shared:
         self.unpressed = [core_ns_of(use, mpps) for use, mpps in zip(uses, solo_mpps, strict=True)]
 
     def target_mpps(self, memory_mpps: float, slower: float = 1.0) -> float:
-        """Return the target's throughput if it would reach `memory_mpps` with competition for memory alone.
-
-        The accelerator takes `slower` times its measured time for every request.
-        """
+        """Return the target's throughput if memory allows `memory_mpps` and requests take `slower` times as long."""
         core = [core_ns_of(self.uses[0], memory_mpps), *self.pressed[1:]]
         uses = [replace(use, service_ns=slower * use.service_ns) for use in self.uses] if slower != 1.0 else self.uses
         return float(shared_mpps(uses, core, self.offered_mpps)[0])
@@ -115,10 +112,7 @@ class _Shared:
 
 
 def _explained(memory: Prediction, shared: _Shared, mpps: float, name: str, labels: list[str]) -> Explanation:
-    """Divide the target's loss of throughput between memory and accelerator.
-
-    The division of the memory part over metrics and competitors is kept.
-    """
+    """Divide the target's loss between memory, divided further as before, and accelerator."""
     why = memory.explanation
     assert why is not None
     whole = memory.solo_mpps - mpps

@@ -24,8 +24,6 @@ NAME = "allocation"
 class Allocated:
     """Predicted throughputs of the NFs of a divided server, socket by socket.
 
-    Raises UnsupportedPredictionError for an NF that was not profiled over ways and throttles.
-
     `server`: tenants with their settings. `how`: options, of which the coverage is used. `loads`: offered load of each
     tenant [Mpps].
     """
@@ -122,10 +120,7 @@ class Allocated:
 
 
 def allocation_models(server: TenantModels) -> list[AllocationModel]:
-    """Return, for each tenant, the model of its throughput over cache ways, throttles and memory nodes.
-
-    Raises UnsupportedPredictionError, which names a tenant without such a profile.
-    """
+    """Return, for each tenant, the model of its throughput over cache ways, throttles and memory nodes."""
     models = [model.allocation for model in server.models]
     without = [t.workload.key for t, model in zip(server.tenants, models, strict=True) if model is None]
     if without:

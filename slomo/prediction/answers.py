@@ -177,10 +177,7 @@ class Answers:
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
 
     def _marked(self, prediction: Prediction, number: int, others: Sequence[TenantModel]) -> Prediction:
-        """Return the prediction, with a reason if the traffic was not profiled.
-
-        For a solo run with unprofiled traffic, the interval is that of a prediction instead of a measurement.
-        """
+        """Return the prediction, with a reason and a prediction's interval if the traffic was not profiled."""
         tenant, server = self.server.tenants[number], self.server
         reasons = list(tenant.adapted)
         reasons += [reason for other in others for reason in other.adapted if reason not in reasons]
@@ -199,10 +196,7 @@ class Answers:
 
     @cached_property
     def _beyond_ports(self) -> tuple[str, ...]:
-        """Reason, if the given port is faster than the machine's ports and the NFs need more than those ports carry.
-
-        All profiles were measured behind the machine's ports.
-        """
+        """Reason, if the NFs need more than the machine's ports carry, behind which all profiles were measured."""
         server, stated = self.server, self.server.machine_ports_gbps
         if server.setting.port_gbps is None or server.setting.port_gbps <= stated:
             return ()
@@ -305,10 +299,7 @@ class SharedCores(Answers):
         )
 
     def _whole_core_mpps(self, number: int) -> float:
-        """Return the throughput that an NF would have with all of its core's time [Mpps].
-
-        The NF's cache content stays that at its share of the core.
-        """
+        """Return the throughput with all of the core's time, and the cache content of its share [Mpps]."""
         pressure, response = self._pressure_on(number), self.server.tenants[number].model.response
         if pressure is None or response is None:
             return self.answers.possible_mpps(number)
@@ -316,10 +307,7 @@ class SharedCores(Answers):
         return float(response.rows_mpps(pressure[np.newaxis], np.full(1, neighbours))[0])
 
     def _pressure_on(self, number: int) -> Floats | None:
-        """Return the pressure on an NF per unit of its CPU time; None without an equilibrium.
-
-        Rates among the pressures are divided by the NF's share of the core.
-        """
+        """Return the pressure on an NF per unit of its CPU time; None without an equilibrium."""
         solver, response = self.solver(number), self.server.tenants[number].model.response
         if response is None or not isinstance(solver, Solved):
             return None
@@ -336,10 +324,7 @@ def answers_of(
     loads: Loads,
     through_ports_mpps: Mapping[int, tuple[float, float]] = _UNLIMITED,
 ) -> Answers:
-    """Return the predictions for a server at the loads that reach its NFs.
-
-    On a partitioned server, `allocated` also divides shared cores.
-    """
+    """Return the predictions for a server at the loads that reach its NFs; `allocated` divides its own shared cores."""
     answers = Answers(server, how, loads, through_ports_mpps)
     if not server.shared_cores or answers.allocated is not None:
         return answers

@@ -123,10 +123,7 @@ def _kept(models: tuple[NFModel, ...], coverage: float) -> JointMemo:
 
 @lru_cache(maxsize=64)
 def _numbered(tenants: tuple[TenantModel, ...]) -> tuple[tuple[NFModel, ...], Indices, Floats]:
-    """Return the distinct models, the index of each tenant's model, and each tenant's offered load.
-
-    The last index is -1, for an empty place; loads are NaN for saturated NFs.
-    """
+    """Return distinct models, each tenant's model (-1: empty place), and its offered load (NaN: saturated)."""
     models = tuple(dict.fromkeys(tenant.model for tenant in tenants))
     code = {model: number for number, model in enumerate(models)}
     loads = [np.nan if tenant.offered_mpps is None else tenant.offered_mpps for tenant in tenants]
@@ -135,21 +132,14 @@ def _numbered(tenants: tuple[TenantModel, ...]) -> tuple[tuple[NFModel, ...], In
 
 @lru_cache(maxsize=64)
 def _supporting(models: tuple[NFModel, ...]) -> tuple[NDArray[np.bool_], bool]:
-    """Return which models support the equilibrium, and whether all of these can be solved on one server.
-
-    The last entry stands for an empty place and is True.
-    """
+    """Return which models support the equilibrium (last: an empty place), and whether one server can hold them all."""
     responses = [model.response for model in models]
     every = {None if response is None else response.pressure_names for response in responses}
     return np.array([*(response is not None for response in responses), True]), len(every - {None}) == len(every) == 1
 
 
 def predict_members(members: Members, machine: str, how: PredictionOptions, *, keep: bool = False) -> PredictionBatch:
-    """Predict the target of every mix; `keep` caches solved mixes for later calls with the same tenants.
-
-    Raises InvalidValueError for a mix that needs more cores than the machine has; UnknownNameError if a target has no
-    model of the requested name.
-    """
+    """Predict the target of every mix; `keep` caches solved mixes for later calls with the same tenants."""
     whole, tenants = np.column_stack([members.target, members.places]), members.tenants
     _check_cores(members, whole)
     servers = _Servers.of(tenants, whole)
@@ -301,10 +291,7 @@ def _check_cores(members: Members, whole: Indices) -> None:
 
 
 def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates:
-    """Predict the NF in the first place of each server in `rows` from composed vectors.
-
-    The offered load limits the result.
-    """
+    """Predict the first NF of each server in `rows` from composed vectors, up to its offered load."""
     models, target, places = servers.models, servers.who[rows, 0], servers.who[rows, 1:]
     offered = servers.offered[rows, 0]
     if how.model == DEFAULT_MODEL and (by_name := _beside_names(models, servers.who[rows])).any():
@@ -340,10 +327,7 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
 
 
 def _beside_names(models: Sequence[NFModel], who: Indices) -> NDArray[np.bool_]:
-    """Return the rows whose first NF was profiled, but shares the server with an NF known by name alone.
-
-    The rule of `NFModel.named_beside`, for arrays.
-    """
+    """Return the rows of a profiled NF beside one known by name alone (`NFModel.named_beside`)."""
     chosen = np.array([*(model.chosen == PAIRS for model in models), False])
     able = np.array([*(PAIRS in model.sensitivity for model in models), False]) & ~chosen
     rows: NDArray[np.bool_] = able[who[:, 0]] & chosen[who[:, 1:]].any(axis=1)

@@ -254,10 +254,7 @@ class Predictor:
                 predictor.predict(self.workloads[0], self.workloads[:1], explain=False)
 
     def _shared(self, members: Members) -> Members | None:
-        """Return a batch in the form that all calls share: NFs by their number in the library, one width of arrays.
-
-        None if arrays cannot solve an NF of the batch.
-        """
+        """Return a batch in arrays of one width, NFs by their number; None if arrays cannot solve an NF of it."""
         numbers = np.array([*map(self._number, members.tenants), -1])
         if (numbers[:-1] < 0).any():
             return None

@@ -188,11 +188,7 @@ def server_with(
     machine: str | None = None,
     setting: ServerSetting | None = None,
 ) -> TenantModels:
-    """Return the server that these tenants form under a setting.
-
-    Raises InvalidValueError if there are more NFs than a socket has cores, or the setting is for another number of NFs,
-    or for cores, nodes or sockets that the machine does not have.
-    """
+    """Return the server that these tenants form under a setting."""
     name = tenants[0].model.machine if tenants else machine or ""
     capacities = tenants[0].model.capacities if tenants else None
     nic_socket = 0 if capacities is None else capacities.nic_socket

@@ -69,11 +69,7 @@ def by_competition(frame: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
 
 
 def effect_of_shared(common: pd.DataFrame, mine: pd.DataFrame) -> HostEffect:
-    """Return a host's factors, computed from sets of competitors that a reference host has probed, too.
-
-    Raises IncompatibleMeasurementsError if there are too few such sets, or if the two hosts' readings do not
-    correspond.
-    """
+    """Return a host's factors, computed from sets of competitors that a reference host has probed, too."""
     if len(common) < FEWEST:
         raise IncompatibleMeasurementsError(
             f"the probes of the two hosts are calibrated differently, and both datasets share {len(common)} "

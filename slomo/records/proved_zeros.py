@@ -22,10 +22,7 @@ Proved = Mapping[str, frozenset[str]]
 
 
 def with_proved_zeros(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Set metrics that were omitted as all-zero to 0 if another run of the campaign shows that their counter works.
-
-    `records`: all runs of one campaign; the result does not depend on their order.
-    """
+    """Set metrics that were omitted as all-zero to 0 if another run of the campaign shows that their counter works."""
     proved = {Scope.CORE.value: _positive(records, Scope.CORE), Scope.SOCKET.value: _positive(records, Scope.SOCKET)}
     return [_mended(record, proved) for record in records]
 

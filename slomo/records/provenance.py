@@ -151,10 +151,7 @@ def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, 
 
 
 def require_compatible(left: Mapping[str, Any], right: Mapping[str, Any]) -> None:
-    """Raise an error unless measurements from both environments may be in one dataset.
-
-    Raises IncompatibleMeasurementsError with the difference.
-    """
+    """Raise an error unless measurements from both environments may be in one dataset."""
     lines = difference(left, right)
     if lines:
         raise IncompatibleMeasurementsError(

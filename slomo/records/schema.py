@@ -152,9 +152,6 @@ def isolated(frame: pd.DataFrame) -> "pd.Series[bool]":
 def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[int] | None = None) -> pd.DataFrame:
     """Return `frame` with all columns of the schema, in its order and types.
 
-    Raises ConfigurationError for missing or unknown columns, infinite or negative counters, or contradictory values in
-    a row.
-
     `frame`: table with at least the base columns; absent vector columns count as not reported. `source`: file or object
     to name in errors. `lines`: line of each row in the file; without it, errors give row numbers from 0.
     """

@@ -49,10 +49,7 @@ def load_dataset(path: str | Path) -> ProfileDataset:
 
 
 def shipped_dataset(name: str, folder: str | Path | None = None) -> Path:
-    """Return the directory of a shipped dataset, or of one in another folder.
-
-    Raises ConfigurationError for a path; UnknownNameError, with the nearest name, for an unknown name.
-    """
+    """Return the directory of a shipped dataset, or of one in another folder."""
     shipped = Path(folder) if folder is not None else shipped_folder()
     names = [item.parent.name for item in sorted(shipped.glob(f"*/{MEASUREMENTS}"))]
     if name in names:

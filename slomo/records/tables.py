@@ -38,10 +38,7 @@ _RULED = "a dataset is written by `slomo profile` or `slomo dataset import`"
 
 
 def write_csv(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -> None:
-    """Write a dataset as CSV: a comment line with version and environment, the header, one line per row.
-
-    Raises StoreError if the file cannot be written.
-    """
+    """Write a dataset as CSV: a comment line with version and environment, the header, one line per row."""
     text = io.StringIO()
     _stored(frame).to_csv(text, index=False, lineterminator="\n", na_rep="")
     header, *rows = csv.reader(io.StringIO(text.getvalue()))
@@ -51,10 +48,7 @@ def write_csv(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -
 
 
 def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any]) -> None:
-    """Write a dataset as parquet, the environment in the file's metadata.
-
-    Raises StoreError if the file cannot be written.
-    """
+    """Write a dataset as parquet, the environment in the file's metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -78,10 +72,7 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
 
 
 def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Read a file that :func:`write_csv` wrote.
-
-    Raises ConfigurationError, with line and column, for any other file.
-    """
+    """Read a file that :func:`write_csv` wrote."""
     text = read_text(path)
     first, _, rest = text.partition("\n")
     if not first.startswith(CSV_MARK):
@@ -110,10 +101,7 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Read a file that :func:`write_parquet` wrote.
-
-    Raises ConfigurationError for a truncated file or any other file.
-    """
+    """Read a file that :func:`write_parquet` wrote."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -177,10 +165,7 @@ def check_parquet(path: Path, metadata: Any) -> None:
 
 
 def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
-    """Return the text of a file of bounded size, without byte order mark and with Unix line ends.
-
-    Raises ConfigurationError if the file is missing, unreadable, too large or no text.
-    """
+    """Return the text of a file of bounded size, without byte order mark and with Unix line ends."""
     data = read_bytes(path, limit)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # UTF-16, which PowerShell writes when output is redirected
         return _plain_lines(data.decode("utf-16", errors="replace"))

@@ -36,11 +36,7 @@ class Agents:
         self._reports: dict[str, tuple[float, AgentReport]] = {}
 
     def tell(self, node: str, report: AgentReport) -> None:
-        """Store a node's report; it replaces the node's previous report.
-
-        Raises UnknownNameError for counters that are no metrics, and InvalidValueError for a tenant that has neither
-        counters nor a reason.
-        """
+        """Store a node's report; it replaces the node's previous report."""
         for item in report.tenants:
             item.counters = dict(MetricVector(item.counters or {}, scope=Scope.CORE)) or None
             if item.counters is None and not item.reason:

@@ -47,10 +47,7 @@ def demo_folder() -> Path:
 
 
 def demo_models(say: Say) -> Path:
-    """Return the folder of models of the shipped datasets, unpacked on the first call, or trained if none are shipped.
-
-    Raises ConfigurationError if the datasets are missing, too.
-    """
+    """Return the folder of the shipped datasets' models, unpacked on the first call, or trained if none are shipped."""
     folder, archive = demo_folder(), _archive()
     if (folder / "library.json").is_file():
         return folder

@@ -50,10 +50,7 @@ def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s
 
 
 class History:
-    """Keeps the cluster's figures over time.
-
-    `store`: the state. `clock`: returns the time [s since 1970].
-    """
+    """Keeps the cluster's figures over time in `store`; `clock` returns the time [s since 1970]."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock

@@ -68,10 +68,7 @@ class _Watched:
 
 
 class JobProgress:
-    """Reports a job's progress to listeners and stores it.
-
-    `before` holds the partial result from before an interruption; None for a new job.
-    """
+    """Reports a job's progress to listeners and stores it; `before` is the result before an interruption."""
 
     def __init__(self, watched: _Watched, store: Store) -> None:
         self._watched, self._store = watched, store
@@ -93,10 +90,7 @@ class JobProgress:
 
 
 class Jobs:
-    """Runs jobs one after the other.
-
-    `works`: kind of job -> function that does its work.
-    """
+    """Runs jobs one after the other, each by the function of its kind in `works`."""
 
     def __init__(self, store: Store, works: Mapping[str, Work]) -> None:
         self._store, self._works = store, works
@@ -107,8 +101,6 @@ class Jobs:
 
     async def accept(self, kind: str, errand: Any, key: str | None = None) -> Job:
         """Store a job and start it; of several jobs with the same key only the first starts.
-
-        Raises Problem 429 if too many jobs wait.
 
         `kind`: a known kind of job. `errand`: the request as JSON values, with which the job can be resumed. `key`:
         name that equal requests share.
@@ -122,10 +114,7 @@ class Jobs:
         return job
 
     async def resume(self, name: str) -> Job:
-        """Resume an interrupted job; do nothing if the job already runs.
-
-        Raises Problem 404 for an unknown job, 409 for one that has ended or whose request was not stored.
-        """
+        """Resume an interrupted job; do nothing if the job already runs."""
         job = self.get(name)
         if not job.has_ended:
             return job

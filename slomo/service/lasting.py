@@ -11,10 +11,7 @@ PAUSE_S = 1.0
 
 
 async def lasting(what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run work for as long as the service runs; after an unexpected error, log it and start the work again.
-
-    `what`: name of the work in the log. `work`: function that starts the work.
-    """
+    """Run `work` for as long as the service runs; after an unexpected error, log it as `what` and start again."""
     while True:
         try:
             await work()

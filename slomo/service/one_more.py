@@ -34,10 +34,7 @@ class OneMore:
 def one_more(
     judge: NodeJudge, need: PodNeed, server: RunningServer, servers: Sequence[RunningServer], hosts: Mapping[str, Host]
 ) -> OneMore:
-    """Predict a server with one more network function.
-
-    Raises SlomoError if the server's machine type has no models.
-    """
+    """Predict a server with one more network function."""
     host, before = hosts[server.name], _roomiest(server, hosts[server.name])
     judge.estimates.worst(host.machine)  # computes the neighbour that stands for functions without a model
     number = judge.number(need, host.machine)

@@ -44,11 +44,7 @@ def assess(
     coverage: float = 0.9,
     seed: int = 0,
 ) -> Assessment:
-    """Return how well family `slomo-xgb`, trained on `dataset`, predicts settings of `target` it did not see.
-
-    Raises MissingMetricError if no row has the metrics that the family needs; UnknownNameError for a target without
-    rows.
-    """
+    """Return how well family `slomo-xgb`, trained on `dataset`, predicts settings of `target` it did not see."""
     family = make_family("slomo-xgb")
     subject = next(subjects(dataset, [target]))
     names = family.select_features(subject.names)

@@ -95,10 +95,7 @@ def distinct(rows: MixRows) -> NDArray[np.int64]:
 def contradiction(
     calibration: ConformalCalibration, solo_mpps: float, rows: MixRows, predicted_mpps: Floats
 ) -> str | None:
-    """Return a text if a few measured mixes contradict intervals that were set without mixes; else None.
-
-    The calibration is from cross-validation of the profile, so its width does not include the error of composition.
-    """
+    """Return a text if a few measured mixes contradict intervals set without any, which lack composition's error."""
     judged = np.isfinite(predicted_mpps)
     count, mpps, predicted = int(judged.sum()), rows.mpps[judged], predicted_mpps[judged]
     if calibration.source != "cross-validation" or not count or calibration.missing(_COVERAGE):

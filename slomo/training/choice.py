@@ -37,10 +37,7 @@ MATERIAL, NEGLIGIBLE_PERCENT = 0.1, 0.03
 
 
 def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
-    """Return the models of one machine, each with its chosen family and the reason for the choice.
-
-    All models are of one machine and cross-validated; `rows` are its calibration mixes.
-    """
+    """Return one machine's cross-validated models with the chosen family and the reason; `rows`: its mixes."""
     rows = rows.saturated()
     names = list(dict.fromkeys(name for model in models for name in candidates(model)))
     solo = np.array([model.solo_mpps for model in models])

@@ -181,10 +181,7 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
 
 
 def limited_in_mixes(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Return the runs of plan ``mix`` whose target was limited by full ports.
-
-    Every tenant of a mix is a row, so that what all send is known; :func:`limited_by_ports` judges the others.
-    """
+    """Return the runs of plan ``mix``, whose rows tell what all send, in which full ports limited the target."""
     limited = limited_by_ports(frame, environment)
     gbps_of_one = wire_gbps(frame["packet_size_b"].to_numpy(dtype=float), np.ones(len(frame)))
     own_gbps = frame["throughput_mpps"] * gbps_of_one
@@ -302,10 +299,7 @@ def _reported(rows: "pd.DataFrame", prefix: str) -> tuple[str, ...]:
 
 
 def _reported_beside(rows: "pd.DataFrame") -> tuple[str, ...]:
-    """Return the names of the competitors' counters that were measured while the target ran.
-
-    The latency of misses may be absent in rows without misses.
-    """
+    """Return the competitors' counters that were measured beside the target; a latency needs misses."""
     names, latency = _reported(rows, "beside"), rows["beside.LLCMISSLAT"].notna()
     missed = ~(rows["beside.L3MISS"] == 0.0)
     known = latency.any() and latency[missed].mean() >= REPORTED

@@ -90,10 +90,7 @@ def _holding(model: NFModel, holdings: Mapping[str, Floats]) -> NFModel:
 
 
 def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":
-    """Return the mixes at full load that have all counters that the models need.
-
-    Column ``mix`` names the tenants; ``limited`` states whether full ports limited the target.
-    """
+    """Return the mixes at full load with all counters, with columns ``mix`` (tenants) and ``limited`` (full ports)."""
     frame, keys = dataset.frame, {model.workload.key for model in models}
     responses = [model.response for model in models if model.response is not None]
     read = {f"beside.{name}" for response in responses for name in response.pressure_names}

@@ -29,10 +29,7 @@ def stated_fingerprint(environment: Mapping[str, Any], machine: str) -> str:
 def require_same(
     machine: str, measured: str, other: str, what: str, source: str = "the models were measured on"
 ) -> None:
-    """Raise an error if data and models are from different machines.
-
-    Raises ConfigurationError with both fingerprints.
-    """
+    """Raise an error if data and models are from different machines."""
     if measured and other and measured != other:
         raise ConfigurationError(
             f"{source} a machine '{machine}' with fingerprint {measured}, {what} is of another "

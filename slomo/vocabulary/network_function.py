@@ -221,10 +221,7 @@ def one_core_chain(stages: Sequence[NetworkFunction]) -> NetworkFunction:
 
 
 def stages_of(nf: NetworkFunction, workload: Workload) -> list[tuple[NetworkFunction, Workload]]:
-    """Return the stages of a chain on one core, each with its part of the settings and the chain's traffic.
-
-    Raises UnknownNameError for a setting that no stage has.
-    """
+    """Return the stages of a chain on one core, each with its part of the settings and the chain's traffic."""
     documents = (nf.simulated or {}).get("stages", ())
     stages = [
         NetworkFunction(item["name"], nf.description, settings=item["settings"], simulated=item["simulated"])

@@ -172,10 +172,7 @@ class ChainSystem:
 
 
 def load_chains(path: str) -> ChainSystem:
-    """Read a document of service chains.
-
-    Raises ConfigurationError, with file and field, for an invalid file, also for what :class:`ChainSystem` refuses.
-    """
+    """Read a document of service chains."""
     return parse_chains(read_text(path), str(path))
 
 

@@ -121,10 +121,7 @@ class RunSettings:
         object.__setattr__(self, "own", tuple(self.own))
 
     def check(self, plan: str) -> None:
-        """Raise an error if these settings do not fit the plan, before anything is measured.
-
-        Raises InvalidValueError for invalid loads, an invalid number of mixes, or one that the plan has no use for.
-        """
+        """Raise an error if these settings do not fit the plan, before anything is measured."""
         self.loads(plan)
         if self.store is not None:
             path_of("store", self.store)
@@ -145,10 +142,7 @@ class RunSettings:
             )
 
     def loads(self, plan: str) -> tuple[float, ...] | None:
-        """Return the loads at which latency is measured; None if it is not measured.
-
-        Raises InvalidValueError for invalid loads, or for latency with plan ``mixes``.
-        """
+        """Return the loads at which latency is measured; None if it is not measured."""
         if self.latency is False:
             return None
         if plan == "mixes":

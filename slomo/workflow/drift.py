@@ -45,8 +45,6 @@ def check_drift(
 ) -> DriftCheck:
     """Compare measurements of mixes, in the order in which they were made, with the models' predictions.
 
-    Raises InvalidValueError if no row consists only of workloads with models.
-
     Parameters
     ----------
     library : ModelLibrary or path
@@ -92,9 +90,6 @@ def refit_models(
     library: ModelLibrary | str | Path, runs: ProfileDataset, *, targets: Sequence[str] | None = None
 ) -> ModelLibrary:
     """Return the models that the new runs improve, corrected (`slomo.drift.refit`); others are left out.
-
-    Raises InvalidValueError if no measured workload has a model; ConfigurationError, with both fingerprints, if the
-    runs come from another machine of the same name: use `slomo train` there.
 
     `library`: models that no longer hold. `runs`: new runs: of each workload one alone, and a few beside the synthetic
     competitor. `targets`: workload keys or NF names; all that were run and have a model by default.

@@ -126,9 +126,6 @@ def learning_curve(
 ) -> Mapping[str, Mapping[int, float]]:
     """Train every model on growing numbers of runs, and compare each with the same measured mixes.
 
-    Raises InvalidValueError for a budget below 12 runs or above the number there is, or a dataset without mixes;
-    UsageError if the machine must be named.
-
     Parameters
     ----------
     dataset : ProfileDataset

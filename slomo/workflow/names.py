@@ -39,11 +39,7 @@ def sequence_of(items: Iterable[Workload | str] | Mapping[str, int] | Workload |
 
 
 def dataset_of(dataset: "ProfileDataset | str | Path | Sequence[ProfileDataset | str | Path]") -> "ProfileDataset":
-    """Return a dataset; a path or the name of a shipped dataset is loaded, several datasets are merged.
-
-    Raises UnknownNameError or ConfigurationError if there is no such dataset; IncompatibleMeasurementsError for
-    datasets that must not be merged.
-    """
+    """Return a dataset; a path or the name of a shipped dataset is loaded, several datasets are merged."""
     from slomo.records.catalog import find_dataset  # pandas
 
     if isinstance(dataset, (str, Path)):
@@ -83,10 +79,7 @@ def named(texts: Iterable[Workload | str] | Mapping[str, int] | Workload | str) 
 
 
 def own_functions(own: "Iterable[NetworkFunction] | NetworkFunction") -> "tuple[NetworkFunction, ...]":
-    """Return the user's additional network functions, given as one or several.
-
-    Raises InvalidValueError for anything else.
-    """
+    """Return the user's additional network functions, given as one or several."""
     from slomo.vocabulary.network_function import NetworkFunction  # reads YAML, which predicting does without
 
     functions = tuple(own) if isinstance(own, Iterable) and not isinstance(own, str) else (own,)

@@ -255,10 +255,7 @@ def compare(
 
 
 def check_model(library: ModelLibrary, policy: str, model: str) -> None:
-    """Raise an error if no function in the library has a sensitivity model of this name.
-
-    Raises UnknownNameError with the nearest name; also for an unknown policy.
-    """
+    """Raise an error if no function in the library has a sensitivity model of this name."""
     kind = policy_class(policy)
     names = {name for model_of_nf in library.values() for name in model_of_nf.sensitivity}
     if kind.predicts and kind.model is None and names and model not in (*names, DEFAULT_MODEL):

@@ -166,8 +166,6 @@ def predict_vector(
 ) -> "Prediction":
     """Predict throughput beside competitors that are given by their socket's counters, as Intel PCM measures them.
 
-    Raises MissingMetricError if the vector lacks a metric that the model reads.
-
     Parameters
     ----------
     target, library, machine, strict, model, coverage, explain

@@ -236,10 +236,7 @@ def _with_mixes(
     running: RunSettings,
     testbed: Testbed,
 ) -> ProfileDataset:
-    """Add mixes that calibrate intervals, chosen by the resource for which their functions compete.
-
-    A store that has a plan of this seed and stream goes on with it.
-    """
+    """Add mixes that calibrate intervals, by resource; a store of this seed and stream goes on with its plan."""
     store = None if running.store is None else f"{running.store}.mixes"
     plan = None if store is None else _kept_plan(store, machine, settings)
     if plan is None:

@@ -145,10 +145,6 @@ def fit_twin(
 ) -> Twin:  # fmt: skip
     """Fit a simulated network function to the runs of a dataset.
 
-    Raises MissingMetricError with fewer than six runs beside the synthetic competitor; UnknownNameError for a target
-    missing from the dataset; InvalidValueError for fewer than six runs asked for; UnsupportedPredictionError if no twin
-    matches solo throughput within 2 %.
-
     Parameters
     ----------
     dataset : ProfileDataset
@@ -315,10 +311,7 @@ def _residuals(values: Floats, measured: _Measured) -> Floats:
 
 
 def _slopes(residuals: Callable[[Floats], Floats], point: Floats, highest: Floats) -> Floats:
-    """Return the Jacobian by finite steps of fixed size.
-
-    scipy's steps are relative to the values, which may be 0.
-    """
+    """Return the Jacobian by steps of fixed size; scipy's are relative to the values, which may be 0."""
     steps = np.where(point + _STEP < highest, _STEP, -_STEP)
     here = residuals(point)
     columns = [

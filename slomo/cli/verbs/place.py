@@ -259,10 +259,7 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
 
 
 def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]") -> "Decision":
-    """Return why a request is not placed.
-
-    If its affinity names another refused request, both are judged together.
-    """
+    """Return why a request is not placed."""
     named = {name for name in (*request.affinity, *request.anti_affinity) if isinstance(name, str)}
     if not named & refused.keys():
         return placer.what_if(request)

@@ -42,10 +42,7 @@ handover_option = click.option(
 
 
 def are_for_chains(policies: Sequence[str]) -> bool:
-    """Return whether policies place chains on NUMA nodes.
-
-    Raises InvalidValueError if only some of them do, since their throughputs are normalised differently.
-    """
+    """Return whether policies place chains on NUMA nodes."""
     from slomo.placement.chains.policies import chain_policy_names
 
     inside = [name for name in policies if name in chain_policy_names()]

@@ -134,10 +134,7 @@ def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
 
 
 def _kept(place: Path) -> set[tuple[str, str]]:
-    """Return the models already in the directory.
-
-    Training replaces only models of the same network functions.
-    """
+    """Return the models already in the directory, of which training replaces only those of the same functions."""
     from slomo.errors import ConfigurationError
     from slomo.models.library import ModelLibrary
     from slomo.models.storage import INDEX, entries_in

@@ -140,10 +140,7 @@ def read_rmd_toml(
 
 
 def _require_pool(policy: PoolPolicy, configuration: PoolConfiguration, where: str) -> None:
-    """Raise ConfigurationError for a policy that belongs to no pool, or needs more ways than its pool has.
-
-    A policy of a pool without ways is accepted; workloads that request it are refused later.
-    """
+    """Raise ConfigurationError for a policy that belongs to no pool, or needs more ways than its pool has."""
     highest, lowest = policy.max_ways, policy.min_ways
     if not 0 <= lowest <= highest or lowest == 0 < highest:
         raise ConfigurationError(
@@ -161,10 +158,7 @@ def _require_pool(policy: PoolPolicy, configuration: PoolConfiguration, where: s
 def configuration_from(
     data: Mapping[str, Any], policies: Mapping[str, PoolPolicy] | None = None, *, way_mib: float | None = None
 ) -> PoolConfiguration:
-    """Return the configuration from a mapping that has the structure of ``rmd.toml``.
-
-    Raises ConfigurationError if ``[OSGroup]`` or ``[CachePool]`` is missing, or a value is invalid.
-    """
+    """Return the configuration from a mapping that has the structure of ``rmd.toml``."""
     for section in ("OSGroup", "CachePool"):
         if not isinstance(data.get(section), Mapping):
             raise ConfigurationError(f"no section [{section}]", hint="RMD needs [OSGroup] and [CachePool]")

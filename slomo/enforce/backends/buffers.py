@@ -40,10 +40,7 @@ class BuffersBackend(Backend):
         return MachineLock("buffers of this host's network functions")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
-        """Return, for each Click handler, the number of packet buffers that the plan asks for.
-
-        Raises RefusedSettingError for a tenant without a control socket.
-        """
+        """Return, for each Click handler, the number of packet buffers that the plan asks for."""
         wishes = []
         for tenant in plan.tenants:
             if tenant.buffers is None:

@@ -47,10 +47,7 @@ class CgroupBackend(CgroupKnobs, Backend):
         return True, f"version {self.version}, controllers {', '.join(sorted(there))}"
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
-        """Return the settings to write, in order: the plan's groups, their files, then the processes in them.
-
-        Raises RefusedSettingError for a controller, CPU or memory node that this host does not have.
-        """
+        """Return the settings to write, in order: the plan's groups, their files, then the processes in them."""
         wishes: list[Wish] = []
         for tenant in plan.tenants:
             for wish in self._tenant(tenant):

@@ -22,11 +22,7 @@ class PqosBackend(PqosKnobs, Backend):
     divides_the_cache = True
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
-        """Return the settings to write, in order: those of the classes of service, then each core's class.
-
-        Raises RefusedSettingError if there are too few free classes, a core is missing, or pqos does not support a
-        unit.
-        """
+        """Return the settings to write, in order: those of the classes of service, then each core's class."""
         state = self.state()
         by_settings: dict[tuple[tuple[str, str], ...], list[int]] = {}
         for tenant in plan.tenants:

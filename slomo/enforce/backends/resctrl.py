@@ -75,10 +75,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         return self.tree
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
-        """Return the settings to write, in order: groups, their settings and members, then the DDIO ways.
-
-        Raises TestbedError if the tree does not support a setting or has too few classes.
-        """
+        """Return the settings to write, in order: groups, their settings and members, then the DDIO ways."""
         return self.revised_wishes(plan, ())
 
     def revised_wishes(self, plan: EnforcementPlan, own: Sequence[str]) -> tuple[Wish, ...]:
@@ -155,10 +152,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         return classes
 
     def _room(self, facts: ResctrlFacts, fresh: list[str], stale: int) -> bool:
-        """Return whether old groups must be removed before new groups are made.
-
-        Raises an error if the machine has too few classes even then.
-        """
+        """Return whether old groups must be removed before new groups are made."""
         there = len(self.tree.control_groups())
         if there + len(fresh) - stale > facts.classes:
             raise RefusedSettingError(

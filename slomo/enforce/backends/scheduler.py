@@ -56,10 +56,7 @@ class SchedulerBackend(Backend):
         return MachineLock("the scheduler of this host")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
-        """Return the policy and CPUs to set for every thread of the tenants' processes.
-
-        Raises VanishedError if a process has ended.
-        """
+        """Return the policy and CPUs to set for every thread of the tenants' processes."""
         return tuple(
             wish for tenant in plan.tenants for pid in tenant.process_ids for wish in self._process(tenant, pid)
         )
@@ -93,11 +90,7 @@ class SchedulerBackend(Backend):
             return None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Give one thread a new scheduling policy, or other CPUs.
-
-        Raises TestbedError if the kernel refuses, RefusedSettingError if it refuses this value, VanishedError if the
-        thread has ended.
-        """
+        """Give one thread a new scheduling policy, or other CPUs."""
         kind, _, thread = knob.partition(":")
         try:
             if kind == "cpus":

@@ -66,10 +66,7 @@ class SimulatedServer:
             self.add(occupant)
 
     def add(self, occupant: Occupant, core: int | None = None) -> None:
-        """Start a tenant, by default on the first free core; the cores of the NIC's socket are tried first.
-
-        Raises InvalidValueError if no core is free.
-        """
+        """Start a tenant, by default on the first free core; the cores of the NIC's socket are tried first."""
         first = self.machine.nic_socket * self.machine.cores_per_socket
         order = [*range(first, self.machine.cores), *range(first)]
         taken = {int(self.knobs[f"core:{name}"] or 0) for name in self.occupants}
@@ -180,10 +177,7 @@ class SimulatedBackend(SimulatedKnobs, Backend):
         self.server = server
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
-        """Return the values that a plan requires of every tenant's settings.
-
-        Raises RefusedSettingError for an unknown tenant or a setting that the machine does not support.
-        """
+        """Return the values that a plan requires of every tenant's settings."""
         wishes = [wish for tenant in plan.tenants for wish in self._tenant(tenant)]
         if plan.device_way_mask is not None:
             wishes.append(Wish("device-ways", f"{self._mask(plan.device_way_mask):x}"))

@@ -68,10 +68,7 @@ class SimulatedCoresBackend(SimulatedKnobs, Backend):
         return f"simulated cores of {self.cores.machine.name}"
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
-        """Return the weight that the plan requires for every stage.
-
-        Raises RefusedSettingError for an unknown stage or a setting other than a CPU weight.
-        """
+        """Return the weight that the plan requires for every stage."""
         return tuple(self._wish(tenant) for tenant in plan.tenants)
 
     def _wish(self, tenant: TenantSetting) -> Wish:

@@ -85,10 +85,7 @@ def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
 
 
 def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
-    """Return the trees that :func:`plain_to_dict` described.
-
-    Raises ConfigurationError for arrays whose shapes do not match, or columns out of range.
-    """
+    """Return the trees that :func:`plain_to_dict` described."""
     told = convert(data, _PlainTrees, "trees", HINT)
     feature, threshold, leaf = told.feature, told.threshold, told.leaf
     if any(each.size and each.ndim != 2 for each in (feature, threshold, leaf)):
@@ -125,11 +122,7 @@ def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
 
 
 def xgboost_from_json(content: str, n_features: int) -> TreeEnsemble:
-    """Read a model that xgboost saved as JSON, without xgboost.
-
-    Raises ConfigurationError for anything but a regression by plain trees, damaged trees, or another number of
-    features.
-    """
+    """Read a model that xgboost saved as JSON, without xgboost."""
     learner = convert(parse_json(content, "xgboost model", HINT, MOST), _XgboostFile, "xgboost model", HINT).learner
     booster, objective = learner.gradient_booster, learner.objective.name
     if booster.name != "gbtree" or objective != "reg:squarederror":

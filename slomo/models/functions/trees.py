@@ -153,10 +153,7 @@ def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: typ
 
 
 def _place(tree: TreeNode, node: int, slot: int, depth: int, into: tuple[NDArray, ...]) -> None:  # type: ignore[type-arg]
-    """Copy `node` and its subtree to place `slot` of the complete tree.
-
-    A leaf above the last level fills all positions below it.
-    """
+    """Copy `node` and its subtree to place `slot` of the complete tree; a leaf above the last level fills all below."""
     feature, threshold, missing_left, leaf = into
     left, right = tree.left[node], tree.right[node]
     level = (slot + 1).bit_length() - 1

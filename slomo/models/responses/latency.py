@@ -42,10 +42,7 @@ class LatencyCurve(Stored):
     scale: Floats
 
     def half_width(self, load: Floats, coverage: float) -> Floats:
-        """Return half the width of the interval of latency's natural logarithm, at each load.
-
-        Raises InvalidValueError for a coverage outside 0 to 1.
-        """
+        """Return half the width of the interval of latency's natural logarithm, at each load."""
         rank = conformal_rank(len(self.scores), coverage)
         if rank > len(self.scores):
             return np.full(np.shape(load), np.inf)

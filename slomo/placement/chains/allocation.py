@@ -135,10 +135,7 @@ def required(response: PartitionResponse, host: Machine, mpps: float) -> tuple[i
 def resource_rows(
     response: PartitionResponse, host: Machine, rates_gbps: Sequence[float]
 ) -> list[tuple[str, float, float, int, int, int, float]]:
-    """Return one function's rows of NUMASFP's table: rate, cores, ways, throttle [%] and memory traffic [GB/s].
-
-    Every core serves an equal part of the rate.
-    """
+    """Return rows of NUMASFP's table: rate, cores (equal parts), ways, throttle [%] and memory traffic [GB/s]."""
     per_mpps = wire_gbps(parse_workload(response.workload).traffic.packet_size_b, 1.0)
     rows = []
     for gbps in rates_gbps:

@@ -25,9 +25,6 @@ def place_chains(
 ) -> dict[str, tuple[int, ...]]:
     """Place chains on the nodes of one server for one interval.
 
-    Raises UnknownNameError for an unknown policy; InvalidValueError if the chains have more stages than the server has
-    cores, or `slomo-numa` lacks predictions.
-
     `numasfp` and `slomo-numa` place afresh every interval by the rates of now; the others keep what they chose
     first (`octans-predicted` what `slomo-numa` would). The first node is the NIC's.
     """
@@ -74,8 +71,6 @@ def plan_chains(
     allocate: bool | None = None,
 ) -> ChainPlan:
     """Put each chain on the first server with enough cores, and choose its nodes in every interval.
-
-    Raises UnknownNameError and InvalidValueError as :func:`place_chains`.
 
     Chains get ways and bandwidth to themselves by the table where `allocate` says so; by default as the policy
     does.

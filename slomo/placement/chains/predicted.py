@@ -47,8 +47,6 @@ def best_nodes(
     to 1024 assignments are all evaluated. For more, a local search takes single moves and exchanges, starting from the
     previous assignment, from fastest-first and from an even division (:func:`climbed`).
 
-    Raises InvalidValueError if the judges have no predictions.
-
     The first node is the NIC's. By default, chains keep all their throughput across nodes and lose nothing by
     moves.
     """
@@ -135,10 +133,7 @@ def served_at(
 
 
 def node_rates(estimates: ThroughputEstimates, machine: str) -> Estimate:
-    """Return a function that predicts every node as a whole, each as if the NIC were on it.
-
-    Present loads are taken into account if all models know part load; else every stage counts as saturated.
-    """
+    """Return a function that predicts nodes as if the NIC were on each; at full load where part load is unknown."""
 
     def rates(mixes: Sequence[Mix]) -> list[list[float]]:
         names = {key for _, stages in mixes for key, _ in stages}

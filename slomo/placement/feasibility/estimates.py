@@ -187,10 +187,7 @@ class ThroughputEstimates:
         return max(min(up, solo, most), mpps) if mpps <= solo else up
 
     def check_machines(self, machines: Mapping[str, Machine]) -> None:
-        """Raise an error if models and profiles are from other machines with the same names.
-
-        Raises ConfigurationError naming what differs.
-        """
+        """Raise an error if models and profiles are from other machines with the same names."""
         for machine in machines.values():
             self.library.require_measured_on(machine, "the cluster's")
         for profile in self._profiles:
@@ -255,10 +252,7 @@ class ThroughputEstimates:
         )
 
     def lacking(self, machine: str, workload: str, different: int = 1) -> tuple[int, int] | None:
-        """Return how many known errors a promise on a shared socket needs, and how many there are.
-
-        `different` is how many different workloads of the server are promised something.
-        """
+        """Return how many errors promises to `different` workloads of a socket need, and how many are known."""
         if self.confidence <= 0.5 or workload == STRANGER or not self.predictable(machine, workload):
             return None
         kinds = self._kinds(machine)
@@ -363,11 +357,7 @@ class ThroughputEstimates:
         return kinds
 
     def check_names(self, requests: Sequence[Request], machines: Sequence[str]) -> None:
-        """Raise an error for network functions that have no model or profile on any machine of the cluster.
-
-        Raises UnknownNameError, with the nearest name, for one unknown on every machine; UnsupportedPredictionError for
-        one known only on other machines.
-        """
+        """Raise an error for network functions that have no model or profile on any machine of the cluster."""
         for error in self.unknown(requests, machines).values():
             raise error
 

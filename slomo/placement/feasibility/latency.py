@@ -17,10 +17,7 @@ def promises_latency(request: Request) -> bool:
 def each_mpps(
     estimates: ThroughputEstimates, request: Request, machine: str, needed_mpps: float, count: int
 ) -> float | None:
-    """Return the throughput that each of several equal instances must reach at full load; None if latency breaks.
-
-    `needed_mpps` is the throughput of all instances together; the stages of a chain share its latency evenly.
-    """
+    """Return the throughput of each of several equal instances at full load; None if the latency breaks."""
     each = request.capacity_for(needed_mpps, count)
     if each is None or not promises_latency(request):
         return each

@@ -161,10 +161,7 @@ class Want:
 
 
 def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict[str, Observed]]:
-    """Return a function that predicts, from profiles, what :func:`share_out` would observe.
-
-    Members of a class hold their demand or, if the class is too small, parts in proportion to demand.
-    """
+    """Return a function that predicts from profiles what :func:`share_out` would observe."""
 
     def observe(classes: Sequence[CacheClass]) -> dict[str, Observed]:
         seen = {}

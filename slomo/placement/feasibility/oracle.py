@@ -239,10 +239,7 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
 
 
 def _cut_short(host: Host, pieces: tuple[Piece, ...], solo_mpps: Solo) -> Breach | None:
-    """Return what is short if the network port limits a tenant below its promise.
-
-    Predictions for a shared cache include the machine's ports.
-    """
+    """Return what is short if the network port limits a tenant below its promise."""
     if host.port_gbps is None and any(piece.ways for piece in pieces):
         host = replace(host, port_gbps=host.wire_gbps)
     shares = port_shares(host, tenants_of(pieces), solo_mpps)

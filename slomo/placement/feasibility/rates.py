@@ -90,10 +90,7 @@ class RateBook:
         return {"rates": len(self._seen), "tabulated mixes": sum(len(table.rows) for table in self._tables.values())}
 
     def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
-        """Return a table of mixes of some network functions that can keep the promises `floors`, at most `most`.
-
-        `floors` is the least rate that is of use, by workload key [Mpps]; `cores` the largest number of tenants.
-        """
+        """Return a table of mixes, at most `most`, of up to `cores` tenants that keep the promises `floors` [Mpps]."""
         earlier_table = self._tables.get(machine)
         if earlier_table is not None and earlier_table.covers(floors, cores, most):
             return earlier_table

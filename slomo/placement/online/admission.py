@@ -34,10 +34,7 @@ Cuts = dict[Host, tuple[Piece, ...]]
 
 
 class Admission:
-    """Finds servers for requests and batches of requests.
-
-    `fallback` says what to do with a network function that has no model.
-    """
+    """Finds servers for requests and batches; `fallback` says what to do with an NF that has no model."""
 
     def __init__(self, state: ClusterState, policy: Policy, estimates: ThroughputEstimates, fallback: Fallback) -> None:
         self.state, self.policy, self.estimates, self.fallback = state, policy, estimates, fallback
@@ -248,10 +245,7 @@ class Admission:
     def _levels(
         self, host: Host, piece: int, groups: Mapping[Signature, int] | None, *, used_only: bool
     ) -> Iterator[list[Signature]]:
-        """Yield mixes that stay possible with one more part of a request, batch by batch, until one keeps all promises.
-
-        Best fit yields the fullest first.
-        """
+        """Yield mixes with one more part of a request, in batches, fullest first, until one keeps all promises."""
         levels: dict[int, list[Signature]] = {}
         for cores in range(host.places - len(self.pieces[piece].workloads), -1 + used_only, -1):
             levels[cores] = self.state.signatures(host, cores) if groups is None else []

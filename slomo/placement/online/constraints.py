@@ -362,11 +362,7 @@ def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
 
 
 def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> None:
-    """Raise an error for affinity with an unknown request, or with one that cannot be on the same server.
-
-    Raises UnknownNameError with the nearest name; InvalidValueError for two requests of a batch that contradict each
-    other.
-    """
+    """Raise an error for affinity with an unknown request, or with one that cannot be on the same server."""
     asked = {request.id: request for request in requests}
     names = {*placed, *asked}
     for request in requests:
@@ -395,11 +391,7 @@ def _check_together(request: Request, other: Request) -> None:
 
 
 def check_possible(requests: Iterable[Request], cluster: Cluster) -> None:
-    """Raise an error for constraints that no placement on this cluster can meet, before anything is placed.
-
-    Raises UnknownNameError, with the nearest label, for a label that no server carries; InvalidValueError for more
-    instances than servers or domains allow.
-    """
+    """Raise an error for constraints that no placement on this cluster can meet, before anything is placed."""
     values = cluster.label_values
     for request in requests:
         musts = [item for item in (*request.affinity, *request.anti_affinity) if isinstance(item, Neighbours)]

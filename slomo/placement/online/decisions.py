@@ -246,10 +246,7 @@ class DecisionWriter:
         return masks
 
     def _shares(self, place: Socket, ways: int) -> Shares | None:
-        """Divide the remaining ways among on-demand functions, if all others have exclusive ways and profiles.
-
-        Functions are named by their core numbers.
-        """
+        """Divide the remaining ways among on-demand functions, if all others have exclusive ways and profiles."""
         wants: dict[str, Want] = {}
         for core in sorted(place.cores):
             owner, number, stage = place.cores[core]

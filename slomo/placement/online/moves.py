@@ -35,10 +35,7 @@ class Move:
 
 
 def consolidate(core: "Admission", max_moves: int) -> tuple[Move, ...]:
-    """Empty the servers on which least runs, within the limit on moves; return the moves.
-
-    A piece that no server takes may go where another makes room by moving on to a third server.
-    """
+    """Empty the servers on which least runs, within the limit on moves; a piece may push another to a third server."""
     done: list[Move] = []
     state = core.state
     before = Before(dict(state.requests), dict(state.spots))

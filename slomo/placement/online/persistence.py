@@ -188,11 +188,7 @@ def _check_origin(document: Mapping[str, Any], core: "Admission") -> None:
 
 
 def transferred(document: Mapping[str, Any], core: "Admission") -> None:
-    """Put the running requests on the same servers under other models, even if promises may then break.
-
-    Raises UnsupportedPredictionError or UnknownNameError if the models lack a running network function that has a
-    promise.
-    """
+    """Put the running requests on the same servers under other models, even if promises may then break."""
     _require_known(document, core)
     _filled(document, core)
     _close(document, core.state)

@@ -19,10 +19,7 @@ def scale_out(
     needed_mpps: Mapping[str, float],
     choose: Callable[[Request, int], int | None],
 ) -> int:
-    """Add instances to requests that miss their SLO; return how many were added.
-
-    `choose` finds a socket for a piece of a request, or None.
-    """
+    """Add instances, on sockets that `choose` finds or None, to requests that miss their SLO; return their number."""
     added = 0
     for _ in range(MOST_ROUNDS):
         seen = observe()

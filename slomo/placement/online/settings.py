@@ -26,10 +26,7 @@ class DecisionOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PlacerSettings:
-    """Settings of a `Placer`, such as confidence and prediction method.
-
-    Raises InvalidValueError for an unknown fallback, or a grid outside 0 to 0.2.
-    """
+    """Settings of a `Placer`, such as confidence and prediction method."""
 
     model: str = DEFAULT_MODEL
     confidence: float = 0.95

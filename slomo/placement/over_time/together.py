@@ -30,10 +30,7 @@ class JointPlacement:
 
 
 def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveBudget) -> JointPlacement | None:
-    """Return the plan with fewest sockets within the limit on moves; None if such planning is not possible.
-
-    Works on a copy of the state, for clusters of one kind of server. Newcomers that are bound themselves come last.
-    """
+    """Return the plan of one kind of server with fewest sockets, within the limit on moves; None if impossible."""
     state = core.state
     if len(state.hosts) != 1 or state.limited or state.hosts[0].port_gbps is not None:
         return None

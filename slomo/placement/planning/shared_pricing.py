@@ -41,10 +41,7 @@ class Demanded:
 def classes_of(
     pieces: Pieces, splits: Mapping[int, Mapping[int, int]], demand: Mapping[int, int]
 ) -> list[Demanded] | None:
-    """Return requests as classes; None if there are chains or network functions without a promise.
-
-    `splits`: piece -> instances on one socket -> the piece that holds them.
-    """
+    """Return requests as classes (`splits` of pieces too); None with chains or functions without a promise."""
     classes = []
     for klass, (number, count) in enumerate(demand.items()):
         cut = pieces[number]

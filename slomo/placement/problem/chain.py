@@ -12,10 +12,7 @@ from slomo.vocabulary.wire import WIRE_OVERHEAD_B, mpps_of_gbps
 
 @dataclass(frozen=True)
 class RatedChain:
-    """A service chain and its traffic rate over time.
-
-    Raises InvalidValueError for an empty list of rates, or a rate that is not above 0.
-    """
+    """A service chain and its traffic rate over time."""
 
     #: The chain.
     request: Request
@@ -39,10 +36,7 @@ class RatedChain:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RatedChain":
-        """Return the object that :meth:`to_dict` described; without rates, the traffic's offered load is the rate.
-
-        Raises InvalidValueError if it has neither.
-        """
+        """Return the object that :meth:`to_dict` described; without rates, the traffic's offered load is the rate."""
         request = Request.from_dict({key: value for key, value in data.items() if key != "gbps"})
         traffic = request.chain[0].traffic
         rates = tuple(float(rate) for rate in data.get("gbps", ()))

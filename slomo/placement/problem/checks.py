@@ -30,10 +30,7 @@ def check_unique(what: str, names: Iterable[str]) -> None:
 
 
 def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
-    """Return amounts of resources in order of their names; raises an error for an invalid amount.
-
-    Raises UnknownNameError for an unknown resource; InvalidValueError for an amount that is negative or no number.
-    """
+    """Return amounts of resources in order of their names; raises an error for an invalid amount."""
     for name, amount in amounts.items():
         if name not in RESOURCES:
             raise UnknownNameError(f"resource of {whose}", name, RESOURCES)

@@ -75,11 +75,7 @@ def _checked(text: str, name: str, kind: type[Struct]) -> dict[str, Any]:
 
 
 def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
-    """Read chains with rates over time: requests with ``gbps``, or with an offered load.
-
-    Raises ConfigurationError and InvalidValueError as :func:`read_cluster`; also for a chain without a rate, or two
-    with one id.
-    """
+    """Read chains with rates over time: requests with ``gbps``, or with an offered load."""
     return parse_rated_chains(read_text(path), str(path))
 
 

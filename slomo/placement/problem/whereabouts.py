@@ -48,10 +48,7 @@ class Taint:
 
     @classmethod
     def of(cls, text: str) -> "Taint":
-        """Parse ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``.
-
-        Raises UnknownNameError for an unknown effect.
-        """
+        """Parse ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``."""
         pair, _, effect = text.partition(":")
         if effect and effect not in EFFECTS:
             raise UnknownNameError(f"effect of taint '{text}'", effect, EFFECTS)

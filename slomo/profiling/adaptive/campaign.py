@@ -85,10 +85,7 @@ def adaptive_plan(
     budget: int | None = None,
     seed: int = 0,
 ) -> AdaptivePlan:
-    """Return the plan for a machine, with defaults.
-
-    Raises InvalidValueError for a budget of zero or a target error out of range.
-    """
+    """Return the plan for a machine, with defaults."""
     stated: dict[str, Any] = {"target_error": target_error, "budget": budget}
     settings = AdaptiveSettings(
         seed=seed,
@@ -203,10 +200,7 @@ class _Campaign:
 
 
 def refuse_replicates(replicates: int) -> None:
-    """Raise an error if a number of replicates is given, since an adaptive design repeats runs itself.
-
-    Raises UsageError for any number but 1.
-    """
+    """Raise an error if a number of replicates is given, since an adaptive design repeats runs itself."""
     if replicates != 1:
         raise UsageError(
             f"replicates is {replicates}, but an adaptive design repeats where noise is high by itself",

@@ -310,10 +310,7 @@ def run_batch(
     progress: Progress,
     pool: Executor | None = None,
 ) -> dict[str, Exception]:
-    """Make the runs that are still open and store them; return label and error of every failed run.
-
-    `pool`: of other hosts that measure them (`slomo.fleet.campaign`); threads of this process by default.
-    """
+    """Make and store the open runs, here or by `pool`'s hosts; return label and error of every failed run."""
     work = _Work(store, schedule, measure, jobs, progress, pool)
     work.run_all()
     return work.failed

@@ -42,10 +42,7 @@ class Schedule:
         return sum(len(self._missing(colocation.key)) for colocation in self.plan.colocations)
 
     def pending(self) -> Iterator[PlannedRun]:
-        """Yield the runs that can start now: in the plan's order, or in random order by blocks.
-
-        They are generated on demand: a plan of millions of repetitions is never listed.
-        """
+        """Yield the runs that can start now, in the plan's order or in random blocks, without listing the plan."""
         if not self.interleaved:
             for colocation in self.plan.colocations:
                 yield from self._runs(colocation, self._missing(colocation.key))
@@ -58,10 +55,7 @@ class Schedule:
         yield from sorted((self.plan.run(each, n) for each, n in more), key=self._place)
 
     def _place(self, run: PlannedRun) -> tuple[int, int, int]:
-        """Return the key by which runs are ordered: random blocks, equal competitors together.
-
-        A probe of a competition is most accurate for runs that follow immediately.
-        """
+        """Return the key by which runs are ordered: random blocks, equal competitors together, close to their probe."""
         competitors = ",".join(sorted(workload.key for workload in run.colocation.competitors))
         together = competitors or run.colocation.key  # solo runs are spread over the block
         return run.replicate, run_seed(self.plan.seed, together, run.replicate), run.seed

@@ -84,10 +84,7 @@ class CampaignStore:
         self._resources.close()
 
     def bind(self, plan: ExperimentPlan, environment: Mapping[str, Any]) -> None:
-        """Store the plan and the environment, or check that they equal the stored ones.
-
-        Raises IncompatibleMeasurementsError, with the difference, if it holds runs of another plan or environment.
-        """
+        """Store the plan and the environment, or check that they equal the stored ones."""
         stored = self.settings()
         if "plan" not in stored:
             rows = [("plan", canonical_json(plan.to_dict())), ("environment", canonical_json(environment))]
@@ -132,10 +129,7 @@ class CampaignStore:
             )
 
     def add(self, run: PlannedRun, record: RunRecord, wall_s: float, token: int | None = None) -> None:
-        """Write one finished run to disk, safe against a loss of power.
-
-        Raises StaleTokenError for a token older than the one of :meth:`fence`.
-        """
+        """Write one finished run to disk, safe against a loss of power."""
         # a replayed competitor's throughput may be NaN, which Python's JSON reads back
         text = json.dumps(record.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=True)
         row = (run.colocation.key, run.replicate, run.seed, wall_s, text)
@@ -157,10 +151,7 @@ class CampaignStore:
             return self._connection.execute("SELECT label, error, message FROM failures ORDER BY id").fetchall()
 
     def records(self) -> Iterator[tuple[Key, RunRecord]]:
-        """Yield every finished run with its key, in order of keys and replicates; damaged ones are reported.
-
-        Raises StoreError, naming the row, for an undamaged row that cannot be read.
-        """
+        """Yield every finished run with its key, in order of keys and replicates; damaged ones are reported."""
         for colocation, replicate, text in self._sound_runs():
             name = f"run {colocation}/{replicate}"
             data = self._decoded(text, name)
@@ -326,10 +317,7 @@ def plan_difference(there: Mapping[str, Any], requested: Mapping[str, Any]) -> l
 
 
 def stored_records(path: str | Path) -> list[RunRecord]:
-    """Return all runs of a store, for replay or inspection.
-
-    Raises ConfigurationError if there is no such file; StoreError if it is in use, corrupt or no store.
-    """
+    """Return all runs of a store, for replay or inspection."""
     if not Path(path).is_file():
         hint = "name the file that was given as the campaign's store"
         raise ConfigurationError(f"there is no campaign store '{path}'", hint=hint)

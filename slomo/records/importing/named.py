@@ -71,7 +71,6 @@ def import_pairs(
 ) -> ProfileDataset:
     """Read a table of functions that ran together.
 
-    Raises ConfigurationError, with line and column, for a table without names or co-locations, and for an invalid cell.
     Warns if no unit is given, and if a function's rate beside others is far above its solo throughput.
 
     Parameters
@@ -237,10 +236,7 @@ def _rows(
 
 
 def _mpps(table: MeasuredTable, unit: str, at: tuple[int, int], text: str, of: tuple[str, Workload]) -> float:
-    """Return the rate [Mpps], or the share of solo throughput, in the cell at a line and column.
-
-    `of`: machine and workload whose rate it is.
-    """
+    """Return the rate of `of` (machine, workload) in a cell [Mpps], or its share of solo throughput."""
     try:
         value = float(text)
     except ValueError:

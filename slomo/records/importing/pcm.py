@@ -24,10 +24,7 @@ from slomo.vocabulary.workload import Workload
 
 
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
-    """Read the runs that a mapping of kind ``pcm`` lists.
-
-    Raises ConfigurationError if a recording is missing or not PCM's output, or a run lacks a required part.
-    """
+    """Read the runs that a mapping of kind ``pcm`` lists."""
     result = TableRows()
     recordings: dict[Path, PcmRecording] = {}
     listed = listed_runs(path, mapping)

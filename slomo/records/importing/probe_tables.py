@@ -67,10 +67,7 @@ class ProbeMapping(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, eq=False)
 class ProbeTables(Stored, version=SCHEMA_VERSION):
-    """Probe measurements of one machine; each table's run times have one unit.
-
-    Raises ConfigurationError unless levels ascend and each level has one time above 0.
-    """
+    """Probe measurements of one machine; each table's run times have one unit."""
 
     #: Name of the machine.
     machine: Name

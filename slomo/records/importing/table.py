@@ -66,11 +66,7 @@ class _BadRowError(Exception):
 
 
 def read_rows(path: Path, mapping: TableMapping) -> TableRows:
-    """Read a table through a mapping.
-
-    Raises ConfigurationError, with file, line and column, if file and mapping do not match, or if a row is invalid and
-    the mapping does not say to drop invalid rows.
-    """
+    """Read a table through a mapping."""
     file = mapping.file
     table = read_table(path, file.format, file.separator, file.comment, file.names)
     for name in mapping.columns:

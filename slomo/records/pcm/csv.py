@@ -77,10 +77,7 @@ class _Body:
 
 
 def read_pcm_text(path: Path) -> PcmText:
-    """Read the samples of a ``pcm -csv`` or ``pcm-memory -csv`` file.
-
-    Raises ConfigurationError if the file is empty, too large, or missing.
-    """
+    """Read the samples of a ``pcm -csv`` or ``pcm-memory -csv`` file."""
     text = read_text(path, MAX_BYTES)
     if not text.strip("\0 \n"):
         raise ConfigurationError(f"{path}: is empty, needed the output of `pcm -csv`", hint=_EMPTY_HINT)

@@ -73,10 +73,7 @@ class PcmRecording:
         return self._unit(Scope.CORE, core).socket
 
     def core(self, core: int) -> MetricVector:
-        """Return the median over kept samples of a core's metrics.
-
-        Raises MissingMetricError if the file lacks this core, or all its samples were dropped.
-        """
+        """Return the median over kept samples of a core's metrics."""
         return self._vector(self._unit(Scope.CORE, core))
 
     def socket(self, socket: int) -> MetricVector:

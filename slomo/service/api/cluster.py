@@ -28,10 +28,7 @@ CHUNK = 100
 
 
 def as_request(body: PlacementRequest) -> Request:
-    """Convert the body of a placement request to a `Request`.
-
-    Raises InvalidValueError for an empty chain or a contradictory SLO.
-    """
+    """Convert the body of a placement request to a `Request`."""
     return Request.from_dict(msgspec.to_builtins(body))
 
 
@@ -196,10 +193,7 @@ async def events(service: "Service", call: Call) -> Answer:  # noqa: ARG001
 
 
 async def _changes(service: "Service") -> AsyncIterator[bytes]:
-    """Yield an identifier of the cluster's state at once and after every change, for a minute.
-
-    A browser then reopens the stream automatically.
-    """
+    """Yield an identifier of the cluster's state at once and after every change, for a minute; browsers then reopen."""
     shown, end_s = "", time.monotonic() + LASTS_S
     while time.monotonic() < end_s:
         view, answers = service.kubernetes.view, service.model_store.answers
@@ -217,10 +211,7 @@ async def history(service: "Service", call: Call) -> Answer:
 
 
 def number_of(call: Call, name: str, usual: int, most: int) -> int:
-    """Return a number given in the URL's query, or `usual`.
-
-    Raises Problem 422 unless it is from 1 to `most`.
-    """
+    """Return a number given in the URL's query, or `usual`."""
     text = call.query.get(name, str(usual))
     if not (number := digits(text, most)):
         raise Problem(422, f"{name} is '{text[:40]}', needed a whole number from 1 to {most}", hint=f"{name}={usual}")

@@ -34,10 +34,7 @@ async def change(service: "Service", call: Call) -> Answer:
 
 
 def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
-    """Return the function that makes the change.
-
-    Raises InvalidValueError if a server, request, label or value is missing or superfluous.
-    """
+    """Return the function that makes the change."""
     needed = _SUBJECTS.get(body.action, ("server",))
     named = tuple(name for name in ("server", "request", "label", "value") if getattr(body, name) is not None)
     if named != needed:

@@ -36,10 +36,7 @@ class Token:
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """Read a token file: one ``NAME SCOPE SECRET`` per line, ``#`` for comments; `_SCOPES` lists the scopes.
-
-    Raises ConfigurationError for a file that others may read, an invalid line, or a secret of fewer than 16 characters.
-    """
+    """Read a token file: one ``NAME SCOPE SECRET`` per line, ``#`` for comments; `_SCOPES` lists the scopes."""
     text = read_text(path)
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~stat.S_IRGRP:
         raise ConfigurationError(f"token file '{path}' can be read by other users", hint=f"chmod 600 {path}")
@@ -88,10 +85,7 @@ class Gate:
         self._open_loopback = open_loopback
 
     def caller(self, headers: Mapping[str, str], address: str = "") -> Caller:
-        """Return the sender of a request, identified by token, certificate or `address`.
-
-        Raises Problem 401 for an unknown token, and 421 for a foreign host name if no token is needed.
-        """
+        """Return the sender of a request, identified by token, certificate or `address`."""
         if not self._tokens:
             if not self._certificates:
                 self._check_name(headers.get("host", ""))
@@ -135,10 +129,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Raise an error if a browser sends a write request on behalf of another site's page.
-
-    Raises Problem 403 if ``Origin`` is another host than the called one.
-    """
+    """Raise an error if a browser sends a write request on behalf of another site's page."""
     origin = headers.get("origin")
     if origin is None:
         return

@@ -44,11 +44,7 @@ class HostRoom:
 
     @classmethod
     def of(cls, settings: ServiceSettings, library: Callable[[], ModelLibrary]) -> "HostRoom":
-        """Return the access that the settings allow; the pools predict hospitality with the present `library`.
-
-        Raises ConfigurationError, TestbedError or UnknownNameError if the pools are invalid or the backend does not
-        work on this host.
-        """
+        """Return the access that the settings allow; the pools predict hospitality with the present `library`."""
         backend = None if settings.enforce is None else load_backend(settings.enforce)
         receipts = settings.receipts or receipts_directory()
         if settings.pools is None:
@@ -59,10 +55,7 @@ class HostRoom:
 
     @property
     def enforcing(self) -> Backend:
-        """The backend that applies plans.
-
-        Raises Problem 403 if changing settings is not allowed.
-        """
+        """The backend that applies plans."""
         if self._backend is None:
             raise Problem(403, "this service may not act on its host", hint="slomo serve --enforce BACKEND")
         return self._backend
@@ -97,10 +90,7 @@ class HostRoom:
         }
 
     def undo(self, identifier: str) -> dict[str, Any]:
-        """Undo the changes of one of this host's receipts, which the caller names by its identifier, never by a file.
-
-        Raises Problem 404 for an unknown receipt.
-        """
+        """Undo the changes of a receipt of this host, which the caller names by its identifier, never by a file."""
         backend = self.enforcing
         if identifier not in {row["receipt"] for row in describe_receipts(self._receipts)}:
             raise Problem(404, "there is no such receipt", hint="list /v1/enforce")

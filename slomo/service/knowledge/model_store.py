@@ -45,10 +45,7 @@ def fingerprint_of(directory: Path) -> str:
 
 
 def forget_models() -> None:
-    """Clear caches that would keep replaced models in memory.
-
-    Unbounded caches hold constants and compiled loops and are not cleared.
-    """
+    """Clear caches that would keep replaced models in memory; unbounded ones hold constants and loops."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(_ROOMS)]
     holders = [*modules, *(item for module in modules for item in vars(module).values() if isinstance(item, type))]
     for holder in holders:
@@ -67,8 +64,6 @@ def give_memory_back() -> None:
 
 class ModelStore:
     """Keeps the newest library of models that could be read.
-
-    Raises ConfigurationError if no library can be read.
 
     `answers`: answers by the library in force, which was loaded at `loaded_at_s` [s since the epoch]. `fault`: why the
     present files are not in force; empty if they are.

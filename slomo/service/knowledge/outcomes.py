@@ -42,8 +42,6 @@ class Outcomes:
         """Return the machine, the workload and the predicted throughput [Mpps] that belong to a measurement.
 
         A measurement without a machine fingerprint counts as one of the models' machine.
-
-        Raises SlomoError if the measured case cannot be predicted or the measurement is implausible.
         """
         subject = self._library.find(item.target, item.machine)
         check_reading(subject, item.throughput_mpps)

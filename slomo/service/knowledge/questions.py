@@ -41,10 +41,7 @@ class _Waiting:
 
 
 class ServiceAnswers:
-    """Answers questions by the models of one library.
-
-    `fingerprint`: identifier of the library in every answer.
-    """
+    """Answers questions by the models of one library, whose `fingerprint` is in every answer."""
 
     def __init__(self, library: ModelLibrary, fingerprint: str) -> None:
         self.library, self.fingerprint = library, fingerprint
@@ -137,10 +134,7 @@ class ServiceAnswers:
         self._kept[raw] = answer
 
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
-        """Answer questions about one machine in one batch; an invalid one does not affect the others.
-
-        A single question is answered without arrays, since these are faster only for two questions or more.
-        """
+        """Answer questions about one machine in one batch, a single one without arrays; invalid ones alone fail."""
         predictor, predictions = self._predictor(key[0]), list[Prediction | None]([None])
         try:
             if len(questions) > 1:

@@ -141,10 +141,7 @@ class NodeAgent:
         await self._service.report(self._node, {"tenants": tenants, "enforcement": enforced})
 
     async def _enforced(self, pods: "dict[str, tuple[Container, ...] | SlomoError]") -> dict[str, Any] | None:
-        """Apply the node's plan; return what to report, or None if the agent may not change settings.
-
-        If the service does not answer, settings stay in force.
-        """
+        """Apply the plan, unless the service is silent; return what to report, or None if settings are not ours."""
         enforcer = self._enforcer
         if enforcer is None:
             return None

@@ -49,10 +49,7 @@ class PodGroups:
         self._knobs = CgroupKnobs(root)
 
     def containers(self, uid: str, ids: Iterable[str]) -> tuple[Container, ...]:
-        """Return a pod's containers by their ids; the pause container is left out, as it is in a pod's status.
-
-        Raises TestbedError if the pod has no control group or none of these containers.
-        """
+        """Return a pod's containers by their ids; the pause container is left out, as it is in a pod's status."""
         base = self._knobs.root / self._knobs.hierarchy("cpuset")
         folder = next((found for name, found in _pods(base, _DEEPEST) if name == uid), None)
         if folder is None:

@@ -69,10 +69,7 @@ class PodCounting:
         return "" if self._reader is None else self._reader.name
 
     def count(self, where: Mapping[str, int | str]) -> dict[str, Counted]:
-        """Count for one second and return each pod's counters.
-
-        `where`: pod -> its CPU, or the reason why it has none.
-        """
+        """Count for one second each pod's counters; `where`: pod -> its CPU, or why it has none."""
         uses = Counter(cpu for cpu in where.values() if isinstance(cpu, int))
         if self._reader is None or not uses:
             return {uid: Counted(reason=cpu if isinstance(cpu, str) else self._reason) for uid, cpu in where.items()}

@@ -44,10 +44,7 @@ class Enforced:
 
 
 class NodeEnforcer:
-    """Applies plans of settings on one node.
-
-    `receipts`: folder of the journal; by default the machine's own.
-    """
+    """Applies plans of settings on one node; by default, receipts are in the machine's own journal."""
 
     def __init__(self, node: str, backend: Backend, receipts: Path | None = None) -> None:
         self._node, self._backend, self._folder = node, backend, receipts or receipts_directory()
@@ -56,10 +53,7 @@ class NodeEnforcer:
 
     @classmethod
     def of(cls, node: str, backend: str) -> "NodeEnforcer":
-        """Return an enforcer that uses the backend of this name.
-
-        Raises SlomoError if there is no such backend.
-        """
+        """Return an enforcer that uses the backend of this name."""
         return cls(node, load_backend(backend))
 
     def follow(self, plan: EnforcementPlan | None, pods: Pods) -> Enforced:
@@ -81,10 +75,7 @@ class NodeEnforcer:
         return Enforced(self._backend.name, name, changes, tuple(refusals[:_LISTED]))
 
     def end(self) -> None:
-        """Undo all changes.
-
-        Raises TestbedError if settings cannot be restored; the journal then keeps their record.
-        """
+        """Undo all changes."""
         if self._receipt is not None:
             undo(self._receipt, self._backend)
         self._receipt = self._applied = None

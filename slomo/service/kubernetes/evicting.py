@@ -37,11 +37,7 @@ PER_MINUTE = 60
 
 
 class Evictor:
-    """Evicts pods from nodes with broken promises.
-
-    With the mode "dry-run", the API server checks rights and budgets without evicting. `counted`: counts by mode and
-    outcome.
-    """
+    """Evicts pods from nodes with broken promises; in mode "dry-run" the API server only checks rights and budgets."""
 
     def __init__(
         self,
@@ -98,10 +94,7 @@ class Evictor:
         return all(there[need] >= count for need, count in self._there.items())
 
     def victim(self, name: str, judge: NodeJudge, taken: Collection[str] = ()) -> tuple[str, str] | None:
-        """Return the uid of the pod whose eviction helps a node most, and another node that can take it; else None.
-
-        Raises SlomoError if too many mixes would have to be judged.
-        """
+        """Return the uid of the pod whose eviction helps a node most, and another node that can take it; else None."""
         node = self._view.nodes.get(name)
         if node is None or node.host is None:
             return None

@@ -99,10 +99,7 @@ class NodeJudge:
         self._learned: dict[str, int] = {}
 
     def judge(self, need: PodNeed, uid: str, names: list[str], view: ClusterView) -> dict[str, Judged]:
-        """Predict all candidate nodes with one more pod.
-
-        Raises JudgesTooLong after `LONGEST_S`; finished judgements are cached.
-        """
+        """Predict all candidate nodes with one more pod."""
         judged: dict[str, Judged] = {}
         new: dict[Host, dict[int, tuple[Signature, list[str]]]] = {}
         remembered, begun = self._known_of(need), time.monotonic()

@@ -48,10 +48,7 @@ RateReader = Callable[[str, str], Awaitable[PacketCount]]
 
 
 async def read_prometheus(text: str, address: str) -> PacketCount:
-    """Read two counters from a pod's Prometheus endpoint, summed over their labels.
-
-    Raises InvalidValueError for an annotation without such an endpoint, or metrics without the counters.
-    """
+    """Read two counters from a pod's Prometheus endpoint, summed over their labels."""
     parts = urlsplit(text)
     fields = parse_qs(parts.query)
     if parts.hostname or parts.port is None or not {"served", "dropped"} <= fields.keys():
@@ -94,11 +91,7 @@ def prometheus_sums(text: str) -> dict[str, float]:
 async def read_dpdk(
     text: str, containers: "Sequence[Container] | SlomoError", proc: Path = Path("/proc")
 ) -> PacketCount:
-    """Read numbers of packets received, missed and without a buffer from DPDK's telemetry in a pod.
-
-    Raises InvalidValueError for an annotation without prefix and ports; TestbedError if no container of the pod has
-    that socket or it does not answer.
-    """
+    """Read numbers of packets received, missed and without a buffer from DPDK's telemetry in a pod."""
     match = _PORTS.fullmatch(text)
     if match is None:
         raise InvalidValueError(f"{RATE} names no ports of DPDK", hint='write "dpdk://FILE_PREFIX/0", or "/0,1"')

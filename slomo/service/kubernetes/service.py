@@ -274,10 +274,7 @@ class KubernetesRoom:
         self._chosen = {key: item for key, item in self._chosen.items() if key == uid or key in self.view.holds}
 
     async def bind(self, order: BindingArgs) -> None:
-        """Bind a pod once its place is reserved in the API; judge again if another replica took places on the node.
-
-        Raises NotBound, NotSynced, JudgesTooLong or TakenMeanwhile; the scheduler then schedules the pod again.
-        """
+        """Bind a pod once its place is reserved in the API; judge again if another replica took places on the node."""
         watch, uid, node = self.watch, order.PodUID, order.Node
         if watch is None or self.holds is None:
             raise NotBound("no API server is watched", hint="start slomo with --kubernetes")

@@ -30,10 +30,7 @@ REFUSED_S = 300.0
 
 
 class Teller:
-    """Writes conditions and events of pods.
-
-    `told`: counts of updates by outcome.
-    """
+    """Writes conditions and events of pods; `told` counts updates by outcome."""
 
     def __init__(
         self, watch: Watch, view: ClusterView, told: Counter, clock: Callable[[], float] = time.monotonic

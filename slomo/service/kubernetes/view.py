@@ -48,10 +48,7 @@ class Hold:
 
 
 class ClusterView:
-    """Nodes and pods of the cluster, updated by events of the API server.
-
-    `clock` returns a monotonic time [s].
-    """
+    """Nodes and pods of the cluster, updated by events of the API server; `clock` returns a monotonic time [s]."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         #: By name.

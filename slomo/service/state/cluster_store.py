@@ -85,10 +85,7 @@ class ClusterStore:
         return made
 
     def perform(self, call: Call, change: Callable[[sqlite3.Connection], tuple[Any, int]], verb: str) -> Answer:
-        """Make a change that survives a restart, once per idempotency key, if the cluster has the expected revision.
-
-        Raises Problem 412 for another revision, 422 for a key used for another request.
-        """
+        """Make a change that survives a restart, once per idempotency key, if the cluster has the expected revision."""
         return self.store.write(lambda connection: self._once(connection, call, change, verb)).result()
 
     def _once(
@@ -322,10 +319,7 @@ def _placed(decisions: Sequence[Decision], receipt: int | None, fingerprint: str
 
 
 def server_documents(bodies: Iterable[Any]) -> list[Entry]:
-    """Check servers by the library's rules, and return them as documents.
-
-    Raises InvalidValueError if a machine is given by a file, which is forbidden in requests.
-    """
+    """Check servers by the library's rules, and return them as documents."""
     documents = []
     for body in bodies:
         document: Entry = msgspec.to_builtins(body)
@@ -344,10 +338,7 @@ def _server(document: Entry) -> Server:
 
 
 def _refill(placer: Placer, placed: Iterable[Entry], closed: Mapping[str, str] | None = None) -> None:
-    """Put requests back on the servers on which they ran, without checking promises.
-
-    Closed servers stay closed by default.
-    """
+    """Put requests back on the servers on which they ran, without checking promises."""
     entries, document = list(placed), placer.snapshot()
     closed_before = document["closed"] if closed is None else dict(closed)
     placer.restore({**document, "placed": entries, "closed": closed_before}, keep_at_risk=True)

@@ -189,10 +189,7 @@ class Store:
 
 
 def copy_state(path: Path, target: Path) -> None:
-    """Copy a state file consistently, even while a service writes to it.
-
-    Raises StoreError if there is no state or the copy cannot be written.
-    """
+    """Copy a state file consistently, even while a service writes to it."""
     if not path.is_file():
         raise StoreError(f"there is no state at '{path}'", hint="check --state")
     try:

@@ -61,10 +61,7 @@ _BRANCH_REGISTERS: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 class Disassembler:
-    """Reads the instructions of a static x86-64 program.
-
-    Raises MissingExtraError without capstone.
-    """
+    """Reads the instructions of a static x86-64 program."""
 
     def __init__(self, program: Path) -> None:
         need("capstone")

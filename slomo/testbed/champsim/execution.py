@@ -100,11 +100,7 @@ def check_length(trace: Path, warm: int) -> None:
 
 
 def read_execution(text: str, statistics: str, cores: int, warm: int, file: str = "statistics.json") -> Execution:
-    """Read ChampSim's output and statistics.
-
-    Raises ConfigurationError for another number of cores, a run that ended during warm-up, or statistics in another
-    format.
-    """
+    """Read ChampSim's output and statistics."""
     number = _CORES.search(text)
     if number is None or int(number[1]) != cores:
         raise ConfigurationError(
@@ -143,10 +139,7 @@ def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:
 
 
 def _checked(phase: Mapping[str, Any], cores: int, file: str) -> Mapping[str, Any]:
-    """Return the measured phase's counters, after checking that each list has one entry per core.
-
-    ChampSim lists cores in descending order, but the counts of a cache by core in ascending order.
-    """
+    """Return the phase's counters; ChampSim lists cores in descending order, but a cache's counts ascending."""
     try:
         if len(phase["cores"]) != cores:
             raise ConfigurationError(f"{file}: field 'cores' has {len(phase['cores'])} entries, needed {cores}")

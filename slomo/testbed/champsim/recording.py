@@ -43,10 +43,7 @@ class Recording:
 
 
 def symbol_address(program: Path, name: str) -> int:
-    """Return the address of a function in a program that is not position-independent.
-
-    Raises TestbedError if `nm` is missing or the program has no such function.
-    """
+    """Return the address of a function in a program that is not position-independent."""
     try:
         listed = subprocess.run(["nm", str(program)], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
@@ -89,10 +86,7 @@ def record(command: list[str], marker: int, *, skipped_calls: int, instructions:
 def parse(
     text: bytes, *, history: NDArray[np.uint64], marker: int, instructions: int, file: str = "trace"
 ) -> Recording:
-    """Convert lackey's output to a recording.
-
-    Raises ConfigurationError for a text with too few instructions or a line in another format than lackey's.
-    """
+    """Convert lackey's output to a recording."""
     ips, sizes, owners, addresses, kinds = [], [], [], [], []
     count = 0
     for number, line in enumerate(text.split(b"\n"), 1):

@@ -49,8 +49,6 @@ class ChampSimTestbed:
     `host:` section that runs slomo's own program. `binaries`: `place` of
     :func:`~slomo.testbed.champsim.binaries.find_binaries`. `variant`: differences from the expected configuration,
     field -> value. `folder`: where traces and results are kept; by default the user's cache.
-
-    Raises TestbedError if ChampSim is not found; ConfigurationError if it was built from another configuration.
     """
 
     name = "champsim"
@@ -76,11 +74,7 @@ class ChampSimTestbed:
         self._traces = TraceStore(self.folder, self._binary(1), self.window, lines)
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
-        """Simulate the competitors alone, then all tenants.
-
-        Raises InvalidValueError for another machine, more tenants than cores, or settings that ChampSim lacks;
-        TestbedError if a function cannot be traced or ChampSim fails.
-        """
+        """Simulate the competitors alone, then all tenants."""
         self.check(colocation)
         everybody = self._phase(colocation.tenants) if colocation.target is not None else None
         alone = self._phase(colocation.competitors) if colocation.competitors else None

@@ -23,8 +23,6 @@ _OVERRIDES = {"portable": "SLOMO_NF_PORTABLE", "dpdk": "SLOMO_NF_DPDK"}
 def slomo_nf_binary(build: str = "portable") -> Path:
     """Return the path of `slomo-nf`; compile it first if the cache has no binary of the present sources.
 
-    Raises TestbedError, with the compiler's last output, if the compilation fails.
-
     `build`, "portable" or "dpdk": which build; the environment variables SLOMO_NF_PORTABLE and SLOMO_NF_DPDK name
     binaries of your own.
     """
@@ -43,10 +41,7 @@ def slomo_nf_binary(build: str = "portable") -> Path:
 
 
 def build_traceable() -> Path:
-    """Return a portable `slomo-nf` whose instructions do not depend on time: static, whole bursts, no watchdog thread.
-
-    Raises TestbedError if it cannot be compiled here.
-    """
+    """Return a portable `slomo-nf` whose instructions do not depend on time: static, whole bursts, no watchdog."""
     sources = native_sources()
     path = cache_directory() / f"slomo-nf-traceable-{_fingerprint(sources)}"
     if not path.exists():

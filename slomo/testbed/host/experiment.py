@@ -63,10 +63,7 @@ class Experiment:
         self._alone_mpps: list[float] = []
 
     def phases(self) -> tuple[Phase | None, Phase | None, dict[str, Any]]:
-        """Run both phases: the competitors alone, then beside the target.
-
-        Return both phases, as in `RunRecord`, and details for the provenance.
-        """
+        """Run both phases, as in `RunRecord`, and return them with details for the provenance."""
         target = self.colocation.target
         own = NOTHING_CORE if target is None or self._bench.reader is not None else self._own_by_probe(target)
         with Run(self._bench.generator) as run:
@@ -111,10 +108,7 @@ class Experiment:
         return tuple(NOTHING_CORE if reading is None else as_core(reading[0]) for reading in readings)
 
     def _own_by_probe(self, target: Workload) -> MetricVector:
-        """Return the pressure that the target puts on others, measured by probes beside it alone.
-
-        A solo run repeats the measurement if the last one is old; other runs use the last value.
-        """
+        """Return the pressure that the target puts on others, probed beside it alone, again if old in a solo run."""
         probe = self._bench.probe()
         reading = probe.of([target.key])
         if reading is None or not (self.colocation.competitors or probe.fresh([target.key])):

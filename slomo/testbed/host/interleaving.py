@@ -83,11 +83,7 @@ class WindowTaker:
     starved: dict[str, float] = field(default_factory=dict)
 
     def take(self, tenants: Sequence[HostTenant]) -> list[Window]:
-        """Return one valid window of every tenant.
-
-        Raises UnstableMeasurementError if no attempt gave a valid window; MeasurementError if an NF does not report its
-        throughput.
-        """
+        """Return one valid window of every tenant."""
         silence: MeasurementError | None = None
         for _ in range(self.settings.attempts + 1):
             time.sleep(self.settings.settle_s)

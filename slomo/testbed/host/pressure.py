@@ -36,10 +36,7 @@ class ObservedPressure:
 def observe_counters(
     reader: CounterReader, tenants: Sequence[HostTenant], watch: Callable[[], list[Window]]
 ) -> tuple[list[Window], ObservedPressure]:
-    """Read the counters of the first NF's socket while `watch()` measures throughputs.
-
-    Raises TestbedError if the counters cannot be started or vanish.
-    """
+    """Read the counters of the first NF's socket while `watch()` measures throughputs."""
     cores = [core for tenant in tenants for core in tenant.where.cores]
     reader.start(cores)
     try:

@@ -31,10 +31,7 @@ def socket_path(file_prefix: str) -> Path:
 
 
 class TelemetrySocket:
-    """A telemetry client that connects on first use, and again after a failure.
-
-    `where`: DPDK's `--file-prefix` of the process, or the socket's path.
-    """
+    """A telemetry client (`where`: prefix or path) that connects on first use, and again after a failure."""
 
     def __init__(self, where: str | Path) -> None:
         self.path = where if isinstance(where, Path) else socket_path(where)

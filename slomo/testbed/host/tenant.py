@@ -36,8 +36,6 @@ class Window:
 class HostTenant:
     """A running NF on this machine.
 
-    Raises TestbedError if the NF cannot be started or a needed port is in use.
-
     `where`: cores, directory, prefix, capture and port of the process. `generator`: generator that sends its packets,
     if its throughput is measured at a generator.
     """
@@ -121,10 +119,7 @@ def needs_pcap(definition: HostDefinition) -> bool:
 
 
 def take_windows(tenants: Sequence[HostTenant], duration_s: float) -> list[Window]:
-    """Measure all network functions over one window of time.
-
-    Raises TestbedError if a network function ends meanwhile; MeasurementError if one does not report its throughput.
-    """
+    """Measure all network functions over one window of time."""
     start_s = time.monotonic()
     before = [tenant.process.cpu_time_s() for tenant in tenants]
     time.sleep(duration_s)

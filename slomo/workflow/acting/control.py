@@ -67,8 +67,6 @@ def control_loop(
     """Yield the loop that a configuration describes, and the promised throughputs.
 
     This host's network functions run only inside the context.
-
-    Raises SlomoError if the machine does not allow it.
     """
     with contextlib.ExitStack() as context:
         if configuration.machine is None:
@@ -118,10 +116,7 @@ def control_status() -> dict[str, Any]:
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """Return the status that a loop last wrote, and whether its process still lives.
-
-    Raises ConfigurationError for a damaged file.
-    """
+    """Return the status that a loop last wrote, and whether its process still lives."""
     status = parse(read_text(path), str(path)).table()
     process = convert(status.get("process"), ProcessId, str(path))
     return {**status, "alive": Path(f"/proc/{process}").is_dir()}

@@ -101,10 +101,7 @@ class ControlConfiguration:
 
 
 def read_control_file(path: str | Path) -> ControlConfiguration:
-    """Read a control loop's configuration from a file.
-
-    Raises ConfigurationError for an invalid configuration; UnknownNameError for an unknown controller or machine.
-    """
+    """Read a control loop's configuration from a file."""
     document = parse(read_text(path), str(path))
     return control_from(document.data, path, lambda: document.lines)
 
@@ -112,10 +109,7 @@ def read_control_file(path: str | Path) -> ControlConfiguration:
 def control_from(
     data: Any, path: str | Path, lines: Callable[[], Mapping[Position, int]] = dict
 ) -> ControlConfiguration:
-    """Return the configuration in a mapping that has the file's fields; errors name `path`.
-
-    Raises ConfigurationError for an invalid configuration; UnknownNameError for an unknown controller or machine.
-    """
+    """Return the configuration in a mapping that has the file's fields; errors name `path`."""
     if not isinstance(data, Mapping):
         raise ConfigurationError(f"{path}: is no mapping", hint=GUIDE)
     own = {name: value for name, value in data.items() if name not in _CHAIN_FIELDS}

@@ -49,10 +49,7 @@ class RunningTenants:
 
 
 def host_loop(configuration: ControlConfiguration, run: Run) -> tuple[Plant, Controller, Mapping[str, float]]:
-    """Start every NF on a core of its own; return the plant, the controller and the promised throughputs [Mpps].
-
-    Raises TestbedError if the host's control groups or cache ways cannot be set.
-    """
+    """Start every NF on a core of its own; return the plant, the controller and the promised throughputs [Mpps]."""
     backend: Backend = CgroupBackend() if configuration.controller == "throttle" else ResctrlBackend()
     able, why = backend.available()
     if not able:
@@ -70,11 +67,7 @@ def host_loop(configuration: ControlConfiguration, run: Run) -> tuple[Plant, Con
 
 
 def host_controller(running: RunningTenants) -> Controller:
-    """Return the controller that the configuration names.
-
-    Raises TestbedError if the cache cannot be divided; ConfigurationError or UnsupportedPredictionError if the models
-    are of another machine or lack a tenant.
-    """
+    """Return the controller that the configuration names."""
     controller: Controller = imported(f"slomo.workflow.acting.{CONTROLLERS[HOST][running.configuration.controller]}")(
         running
     )
@@ -123,9 +116,6 @@ def pool_controller(
     configuration: ControlConfiguration, ways: int, members: Mapping[str, Mapping[str, Any]], backend: Backend | None
 ) -> PoolController:
     """Divide `ways` cache ways into RMD's pools, assign every tenant to a pool, and return the controller.
-
-    Raises ConfigurationError for invalid RMD files; TestbedError if a pool is full; InvalidValueError for a request
-    that no pool serves.
 
     `members` are each tenant's cores or processes, as RMD names them. The backend's tree is searched for groups
     that slomo did not make.

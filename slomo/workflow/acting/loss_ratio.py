@@ -24,8 +24,6 @@ def search_throughput(
 ) -> tuple[float, float]:
     """Return the highest load with at most this loss, and the lowest with more [packets/s], 1 % apart.
 
-    Raises TestbedError if MLRsearch is not installed, or more is lost at the least load already.
-
     `trial` offers a load for a time [s, packets/s], and returns the share of packets that was lost. `loss_ratio`: share
     that may be lost, 0 for RFC 2544's throughput. `trial_s`: length of a trial [s].
     """

@@ -89,10 +89,7 @@ class HostNoiseRow(Stored, derived=("verdict",)):
 
 
 def host_noise_test(path: str | Path) -> HostNoiseTest | None:
-    """Read a configuration whose machine is ``host``; return None for a simulated machine.
-
-    Raises ConfigurationError for an invalid file; UnknownNameError for an unknown policy.
-    """
+    """Read a configuration whose machine is ``host``; return None for a simulated machine."""
     document = parse(read_text(path), str(path))
     if document.table(_HINT).get("machine") != HOST:
         return None
@@ -104,10 +101,7 @@ def host_noise_test(path: str | Path) -> HostNoiseTest | None:
 
 
 def run_host_noise(test: HostNoiseTest) -> list[HostNoiseRow]:
-    """Run the test on this machine.
-
-    Raises TestbedError for more neighbours than cores, or quotas on a host without control groups.
-    """
+    """Run the test on this machine."""
     backend = CgroupBackend()
     able, why = backend.available()
     if "quota" in test.policies and not able:

@@ -128,10 +128,7 @@ def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
 def run_noisy_neighbour(
     test: NoisyNeighbourTest, told: Callable[[NoisyNeighbourRow], None] | None = None
 ) -> list[NoisyNeighbourRow]:
-    """Search the throughput of the path at every level of noise, under every policy.
-
-    Raises TestbedError if MLRsearch is not installed.
-    """
+    """Search the throughput of the path at every level of noise, under every policy."""
     rows = []
     for level in test.settings.noise.levels:
         for policy in test.settings.policies if level else ("none",):

@@ -43,8 +43,6 @@ def profile_partitions(
 ) -> PartitionProfile:
     """Measure workloads with different ways and throttles, and fit a model of each one's throughput.
 
-    Raises MissingMetricError if the testbed reports no memory traffic or latency.
-
     Each distinct workload is profiled once, on a testbed that can partition.
     """
     latency: list[float] = []
@@ -126,10 +124,7 @@ def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
 
 
 def _ways(record: RunRecord, machine: Machine) -> float:
-    """Return the number of ways that the target used: its own ones or, in shared ways, its measured occupancy.
-
-    Packet buffers are not counted: cards write them into ways that need not be in the mask.
-    """
+    """Return the ways that the target used: its own or, if shared, its measured occupancy without packet buffers."""
     assert record.beside is not None
     own, *others = record.colocation.isolation or (Isolation(),)
     if any(other.llc_way_mask == own.llc_way_mask for other in others):

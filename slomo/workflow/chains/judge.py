@@ -60,8 +60,6 @@ def judge_chains(
 ) -> Judgement:
     """Simulate every server in every interval, and return which share of its load each chain serves.
 
-    Raises UnsupportedPredictionError for stages with accelerators, and machines with an L2 prefetcher or hyper-threads.
-
     `own`: additional network functions. `duration_ms`: simulated time that is counted; as much goes before. `move`:
     cost of stages that change nodes; hand-over, cold cache and remote memory as simulated by default; a number is the
     time for which the whole chain then serves nothing [s]. Intervals last ten seconds. `manager_cycles`: work per

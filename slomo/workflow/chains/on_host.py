@@ -34,10 +34,6 @@ def run_chains_on_host(
 ) -> HostChainResult:
     """Run chains of processes on this machine under a policy.
 
-    Raises UnknownNameError for an unknown policy, scheduler or part; InvalidValueError for chains that no host can run,
-    ConfigurationError, with file and field, if they are in a document; TestbedError if a stage does not start or ends
-    early.
-
     `system`: stages and chains, or the document that holds them. Policies ``cfs``, ``batch`` and ``rr`` are the
     kernel's schedulers SCHED_OTHER, SCHED_BATCH and SCHED_RR alone; ``nfvnice`` adds weights by arrivals and costs, and
     back-pressure, under `scheduler`, ``cfs`` by default. Under ``rr`` there are no weights. `without`: parts of

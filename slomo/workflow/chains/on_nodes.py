@@ -96,9 +96,6 @@ def place_chains(
 ) -> PlacedChains:
     """Place chains on the NUMA nodes of servers, interval by interval.
 
-    Raises UnknownNameError for an unknown policy, or a network function without a model with `slomo-numa`;
-    ConfigurationError if models or profiles are of other machines of the same names.
-
     All sockets of the cluster's servers are used. `policy`: a name of `chain_policy_names`. `library`, `model`:
     `slomo-numa` predicts with them, `numasfp`'s lookup table is made of them. `needs`: what else that table is made of,
     profiles over partitions, or over cache ways beside the models. `allocate`: whether chains get ways and bandwidth of

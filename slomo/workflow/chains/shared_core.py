@@ -53,11 +53,7 @@ def runner(seconds: float = 0.4, warm_up_ms: float = 150.0) -> Runner:
 
 
 def require_one_core(system: ChainSystem) -> int:
-    """Return the core that all stages share. Raises an error if they run on several.
-
-    Raises InvalidValueError for stages on several cores, or a chain of several stages: waiting between stages is not
-    simulated.
-    """
+    """Return the core that all stages share. Raises an error if they run on several."""
     cores = sorted({stage.core for stage in system.stages})
     longest = max(system.chains, key=lambda chain: len(chain.stages))
     if len(cores) > 1 or len(longest.stages) > 1 or len(system.chains) != len(system.stages):
@@ -83,8 +79,6 @@ def reading_systems(system: ChainSystem) -> dict[str, ChainSystem]:
 
     Each function runs alone and beside the probe program that fills the core's private cache; the probe program also
     runs beside a copy of itself.
-
-    Raises InvalidValueError under the conditions of `require_one_core`.
     """
     reporter = _reporter(require_one_core(system))
     like = replace(reporter, name="like")
@@ -156,9 +150,6 @@ def forecast_core(
     system: ChainSystem | str, policy: str = "cfs", *, rounds: int = 3, measure: bool = False, run: Runner | None = None
 ) -> tuple[StageForecast, ...]:
     """Predict functions that share a core of this machine, each measured a few times alone and beside the reporter.
-
-    Raises UnknownNameError for a policy without prediction; InvalidValueError for chains of several stages or cores, or
-    zero rounds; TestbedError if a function does not start.
 
     `system`: functions of one core, each a chain of its own, or the document that says so. `policy`: how the core is
     divided, ``cfs`` or ``nfvnice``. `rounds`: how often everything is measured, at least 1; medians are reported.

@@ -37,9 +37,6 @@ def simulate_chains(
 ) -> ChainSimulation:
     """Simulate chains on shared cores under a policy.
 
-    Raises UnknownNameError for an unknown policy, scheduler, part or network function; InvalidValueError for chains
-    that the machine cannot hold.
-
     Parameters
     ----------
     system : ChainSystem or str

@@ -109,10 +109,7 @@ def _find(root: Path, membership: Path) -> ProcessorTree | None:
 
 
 class GroupWeights:
-    """Writes the CPU weights of stages through files that stay open.
-
-    `groups`: name of a stage -> path of its group.
-    """
+    """Writes the CPU weights of stages (name -> path of the group) through files that stay open."""
 
     def __init__(self, tree: ProcessorTree, groups: dict[str, Path]) -> None:
         self.tree = tree

@@ -39,8 +39,7 @@ _USAGE = 2
 def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher | None = None) -> HostChainResult:
     """Run chains on this machine for the time in `settings` and return the result.
 
-    Raises TestbedError if the program cannot be built or started, or a stage ends early; InvalidValueError for chains
-    that a host cannot run.  `watch` is called every 10 ms with the observation and the writer of weights.
+    `watch` is called every 10 ms with the observation and the writer of weights.
     """
     remove_orphans()
     mark = new_mark()
@@ -118,10 +117,7 @@ class _Run:
         self.problem: BaseException | None = None
 
     def take(self, _: float, text: str) -> None:
-        """Process one line of the manager's output.
-
-        The reading thread calls this, so every error is stored for the main thread instead of raised.
-        """
+        """Process one line of the manager's output; the reading thread keeps errors for the main thread."""
         if self._watch is None and not self._settings.series_ms and '"observe"' in text[:20]:
             return
         line = parse_line(text)

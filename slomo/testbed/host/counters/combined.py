@@ -37,10 +37,7 @@ class CombinedReader:
         return any(usable for usable, _ in verdicts.values()), told
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start all usable members; if one fails to start, stop the others.
-
-        Raises TestbedError if no member is usable, or if one does not start.
-        """
+        """Start all usable members; if one fails to start, stop the others."""
         used = self._used()
         if not used:
             raise TestbedError(f"counters cannot be read: {self.available()[1]}", hint="see `slomo doctor`")
@@ -51,10 +48,7 @@ class CombinedReader:
             stack.pop_all()
 
     def stop(self) -> CounterSample:
-        """Stop all members and merge their readings.
-
-        Raises TestbedError if a member's counters vanished; the others are stopped nevertheless.
-        """
+        """Stop all members and merge their readings."""
         samples: list[CounterSample] = []
         problems: list[TestbedError] = []
         for member in self._used():

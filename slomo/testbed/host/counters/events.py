@@ -36,10 +36,7 @@ class Events:
         return Events(*(_sum(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)))
 
     def metrics(self, duration_s: float) -> dict[str, float]:
-        """Return the metrics of `slomo.vocabulary` that can be derived from these event counts.
-
-        `duration_s`: length of the time span [s].
-        """
+        """Return the metrics that can be derived from these counts of a time span of `duration_s`."""
         values = {
             "INST": _per_second(self.instructions, duration_s),
             "IPC": _quotient(self.instructions, self.cycles),

@@ -46,10 +46,7 @@ _SAYINGS = (
 
 
 class PcmTool(ProgramReader):
-    """Base class of readers for PCM's tools; each tool appends to a CSV file until slomo sends SIGINT.
-
-    `interval_s`: sampling interval [s].
-    """
+    """Base of readers of PCM's tools, each of which appends a CSV line every `interval_s` until slomo sends SIGINT."""
 
     name = "pcm"
     options: tuple[str, ...] = ("-f",)
@@ -77,10 +74,7 @@ class PcmTool(ProgramReader):
             raise failure(self.name, finished)
 
     def stop(self) -> CounterSample:
-        """Stop the tool and return the median over its samples; wait for the first samples if there are none yet.
-
-        Raises TestbedError if the tool was not running, ended by itself, or wrote no readable output.
-        """
+        """Stop the tool and return the median over its samples; wait for the first samples if there are none yet."""
         if self._running is None:
             raise self._not_started()
         tool, folder = self._running

@@ -53,10 +53,7 @@ class PerfReader(ProgramReader):
         self._running: list[RunningTool] = []
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start counting on all CPUs, so that counts can be added up per socket.
-
-        Raises TestbedError if perf cannot count here or ends at once.
-        """
+        """Start counting on all CPUs, so that counts can be added up per socket."""
         self._require()
         self._cores = tuple(cores)
         commands = [self._words(_EVENTS, "-A")]

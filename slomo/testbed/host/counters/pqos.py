@@ -67,10 +67,7 @@ class PqosReader(ProgramReader):
         self._running: RunningTool | None = None
 
     def start(self, cores: Sequence[int]) -> None:
-        """Start monitoring every core of this machine in a group of its own, so that counts can be added up per socket.
-
-        Raises TestbedError if pqos ends before its first poll.
-        """
+        """Start monitoring every core in a group of its own, so that counts can be added up per socket."""
         self._require()
         self._cores = tuple(cores)
         self._running = RunningTool(self._words(sorted({*available_cores(), *cores})))
@@ -78,10 +75,7 @@ class PqosReader(ProgramReader):
             raise self._vanished()
 
     def stop(self) -> CounterSample:
-        """Stop monitoring and return the median over pqos's readings; wait for the first ones if there are none.
-
-        Raises TestbedError if pqos was not running or ended by itself.
-        """
+        """Stop monitoring and return the median over pqos's readings; wait for the first ones if there are none."""
         if self._running is None:
             raise self._not_started()
         tool = self._running

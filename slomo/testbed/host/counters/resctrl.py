@@ -58,10 +58,7 @@ class ResctrlReader:
         return True, f"it monitors {', '.join(features)}"
 
     def start(self, cores: Sequence[int]) -> None:
-        """Make a monitoring group per core and read all counters.
-
-        Raises TestbedError, and leaves no group behind, if monitoring is not supported or the kernel refuses a group.
-        """
+        """Make a monitoring group per core and read all counters."""
         self._features()
         undo_killed_campaigns(self.tree)
         mark = new_mark().text
@@ -79,10 +76,7 @@ class ResctrlReader:
         self._began_s = time.monotonic()
 
     def stop(self) -> CounterSample:
-        """Read all counters again, and remove the groups.
-
-        Raises TestbedError if the reader was not started or the tree has vanished.
-        """
+        """Read all counters again, and remove the groups."""
         if not self._groups:
             raise TestbedError("'resctrl' was not started", hint="call `start` first")
         duration_s = time.monotonic() - self._began_s

@@ -59,8 +59,6 @@ class MemoryCurve:
 def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | None) -> MemoryCurve:
     """Measure latency over size of data, and read bandwidth; this takes about 12 s, at most 20 s.
 
-    Raises TestbedError if the shipped competitor cannot be built or does not run.
-
     `cores`: CPUs; the pointer chase runs on the first one, and all CPUs of its socket stream together. `l2_mib`:
     private cache of one core [MiB]. `stated_llc_mib`: size of the last-level cache according to the kernel [MiB].
     """

@@ -79,8 +79,6 @@ class HostDefinition:
 def parse_host(data: Mapping[str, Any], *, nf: str, settings: Mapping[str, Setting] | None = None) -> HostDefinition:
     """Check a `host:` section and convert it to a definition.
 
-    Raises ConfigurationError naming the field.
-
     `settings`: settings of the network function with their defaults.
     """
     whole = convert({"host": dict(data)}, dict[Literal["host"], HostSection], f"network function '{nf}'")

@@ -121,10 +121,7 @@ def _full(
 
 
 def _cache(definition: HostDefinition, core: int, taker: WindowTaker, scope: CalibrationScope) -> float:
-    """Return the size of the cache that one core can use [MiB].
-
-    Each latency is taken from the fastest of several windows, since disturbances can only slow a program down.
-    """
+    """Return the size of the cache that one core can use [MiB], by the fastest of several windows each."""
     inside = [round(share * scope.l2_mib, 3) for share in _INSIDE]
     beyond = [round(times * scope.largest_llc_mib, 3) for times in _BEYOND]
     sizes = sorted({*inside, *scope.sizes_mib, *(size for size in beyond if size > max(scope.sizes_mib))})

@@ -122,10 +122,7 @@ class DriftWatch:
     _last: tuple[float, Look] = (float("-inf"), Look())
 
     def around(self, measure: Callable[[], T], label: str) -> tuple[T, dict[str, Any]]:
-        """Repeat `measure` until the machine's speed does not change during it.
-
-        Raises UnstableMeasurementError if it changed every time, or the cache differs from the one at calibration.
-        """
+        """Repeat `measure` until the machine's speed does not change during it."""
         before = self._just_seen()
         for repeated in range(self.attempts + 1):
             result = measure()

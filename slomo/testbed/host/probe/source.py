@@ -37,10 +37,7 @@ class ProbeSource:
     made: Probe | None = None
 
     def __call__(self) -> Probe:
-        """Return the probes; calibrate them first if no calibration for this machine's present cache is stored.
-
-        Raises UnstableMeasurementError if the given `calibration` was made with another cache, or no reporter responds.
-        """
+        """Return the probes; calibrate them first if no calibration for this machine's present cache is stored."""
         if self.made is None:
             definition = host_definition(self.synthetic)
             self.made = self._given(definition) or self._loaded(definition) or self._calibrated(definition)

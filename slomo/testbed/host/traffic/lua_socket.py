@@ -22,8 +22,6 @@ WRAP = (
 class LuaSocket:
     """A connection to a Lua socket.
 
-    Raises TestbedError if no process listens there.
-
     `host`, `port`: address of Pktgen's Lua socket. `limit_s`: longest time to wait for an answer [s].
     """
 
@@ -38,10 +36,7 @@ class LuaSocket:
             ) from None
 
     def ask(self, body: str) -> list[str]:
-        """Run Lua statements and return the lines that they wrote with ``W(...)``.
-
-        Raises TestbedError if Lua reports an error or no answer comes in time.
-        """
+        """Run Lua statements and return the lines that they wrote with ``W(...)``."""
         if "\n" in body:
             raise ValueError("one line is one chunk")
         try:
