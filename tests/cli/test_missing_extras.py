@@ -161,6 +161,17 @@ def test_a_request_is_placed_without_extras(tmp_path):
     assert ended.stdout == "('e5-2620v4-1',)\n", ended.stderr
 
 
+def test_a_batch_is_placed_on_two_kinds_of_servers_without_extras(tmp_path, toy_library):
+    """The default policy then plans kind by kind; `slomo serve --demo` places so with the extra `service` alone."""
+    toy_library.save(tmp_path / "slomo-models")
+    kinds = "[{name: a, machine: e5-2620v4, cores_reserved: 1}, {name: b, machine: e5-2620v4, count: 3}]"
+    (tmp_path / "cluster.yaml").write_text(f"servers: {kinds}")
+    (tmp_path / "requests.yaml").write_text("requests: [{id: web, nf: lpm, count: 5, slo: {min_share: 0.5}}]")
+    ended = run_bare(tmp_path, "place", "cluster.yaml", "requests.yaml")
+    assert ended.returncode == 0, ended.stderr
+    assert "5 of 5 placed" in ended.stderr
+
+
 @pytest.mark.parametrize("policy", ["octans", "node-balance"])
 def test_chains_are_placed_without_the_simulator(tmp_path, policy):
     """Policies for chains that predict nothing place without any extra; only judging them needs the simulator."""

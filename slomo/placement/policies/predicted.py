@@ -13,6 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from slomo.errors import MissingExtraError
+from slomo.extras import need
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.planning.columns import Column, Pricing
 from slomo.placement.planning.packing import pack
@@ -87,7 +89,14 @@ class PredictedBestFit(Policy):
         return filled if sum(filled.values()) < sum(packed.values()) else packed
 
     def columns(self, host: Host, demand: Demand) -> tuple[list[Column], Pricing | None] | None:
-        """Return the mixes of a first plan, and mixes with a single tenant; pricing finds more mixes."""
+        """Return the mixes of a first plan, and mixes with a single tenant; pricing finds more mixes.
+
+        None without scipy, whose linear programs choose among the kinds: the batch is then planned kind by kind.
+        """
+        try:
+            need("scipy")
+        except MissingExtraError:
+            return None
         start = self.starting_columns(host, demand, self.packed(host, demand))
         return start, self.pricing(host, demand, _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
 
