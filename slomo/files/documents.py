@@ -7,7 +7,8 @@ are refused with their position. msgspec then makes the value and checks the typ
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -138,6 +139,16 @@ def convert(
         problem.hint = problem.hint or hint
         raise
     return value
+
+
+@contextmanager
+def in_document(name: str) -> Iterator[None]:
+    """Add a document's name to errors about values that fit the form, but not each other."""
+    try:
+        yield
+    except SlomoError as problem:
+        problem.message = f"{name}: {problem.message}"
+        raise
 
 
 def _checked_depth(data: Any, name: str) -> Any:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from msgspec import UNSET, Meta, UnsetType, defstruct
 
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
-from slomo.files.documents import parse
+from slomo.files.documents import in_document, parse
 from slomo.files.opening import read_text
 from slomo.files.stored import Stored
 from slomo.vocabulary.capacities import Capacities
@@ -304,7 +304,7 @@ MachineFile = defstruct(
     "MachineFile",
     [
         *((name, _TYPES[name]) for name in _NEEDED),
-        ("name", str | UnsetType, UNSET),
+        ("name", Annotated[str, Meta(min_length=1)] | UnsetType, UNSET),
         *((each.name, _TYPES[each.name], each.default) for each in fields(Machine) if each.default is not MISSING),
     ],
     namespace={"__doc__": "The file of a machine; without a name it is named after the file."},
@@ -362,4 +362,5 @@ def _parsed(text: str, file: str, name: str) -> Machine:
     document = parse(text, file)
     data = document.table()
     document.to(MachineFile)
-    return Machine.from_dict({"name": name, **data})
+    with in_document(file):
+        return Machine.from_dict({"name": name, **data})

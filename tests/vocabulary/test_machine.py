@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError
 from slomo.vocabulary.machine import Machine, load_machine, machine_names
 
 SIX = {"e5-2620v4", "silver-4110", "e5-2695v4", "e5-2699v4", "gold-6430", "epyc-7543"}
@@ -68,6 +68,19 @@ def test_a_wrong_document_is_refused_by_line_and_field(tmp_path, text, words):
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=words):
         load_machine(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "socket", "words"),
+    [("mine", 7, r"^\S+bad\.yaml: machine 'mine': nic_socket is 7"), ("", 0, r"bad\.yaml:\d+: field 'name': got ''")],
+)
+def test_numbers_that_contradict_each_other_are_told_with_the_file(tmp_path, name, socket, words):
+    """So is a name without a letter, which would name nothing in any table."""
+    document = {**load_machine("e5-2620v4").to_dict(), "name": name, "nic_socket": socket}
+    del document["schema_version"]
+    (tmp_path / "bad.yaml").write_text("\n".join(f"{key}: {value!r}" for key, value in document.items()))
+    with pytest.raises(UsageError, match=words):
+        load_machine(str(tmp_path / "bad.yaml"))
 
 
 def test_a_missing_file_is_refused(tmp_path):

@@ -1,14 +1,11 @@
 """Read clusters and requests from YAML or JSON; errors name file, line and field."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from slomo.errors import SlomoError
-from slomo.files.documents import parse
+from slomo.files.documents import in_document, parse
 from slomo.files.opening import read_text
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.cluster import Cluster
@@ -38,7 +35,7 @@ def parse_cluster(text: str, name: str = "cluster") -> Cluster:
     4
     """
     entries = _checked(text, name, ClusterFile)
-    with _named(name):
+    with in_document(name):
         return Cluster.from_dict(entries)
 
 
@@ -62,7 +59,7 @@ def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
     0.9
     """
     entries = _checked(text, name, RequestsFile)
-    with _named(name):
+    with in_document(name):
         return requests_from_dict(entries)
 
 
@@ -88,17 +85,7 @@ def parse_rated_chains(text: str, name: str = "requests") -> tuple[RatedChain, .
     (1.0, 2.5)
     """
     entries = _checked(text, name, RequestsFile)["requests"]
-    with _named(name):
+    with in_document(name):
         made = tuple(RatedChain.from_dict(each) for entry in entries for each in numbered(entry))
         unique_requests(item.request for item in made)
     return made
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Add a document's name to errors about values that fit the form, but not each other."""
-    try:
-        yield
-    except SlomoError as problem:
-        problem.message = f"{name}: {problem.message}"
-        raise
