@@ -52,12 +52,16 @@ def test_table_names_chains_and_stages(document: Path, capsys: pytest.CaptureFix
             "memory_socket: 2" + DOCUMENT,
             "chains.yaml: memory_socket is 2, machine 'e5-2620v4' has memory on sockets 0 to 1",
         ),
+        (
+            "stages: {a: {nf: lpn, core: 0}}\nchains: {web: {stages: [a], mpps: 1}}",
+            "chains.yaml: unknown network function 'lpn'",
+        ),
     ],
 )
 def test_what_the_machine_lacks_is_told_with_file_and_field(
     document: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A core or a memory that is not there ends with exit code 2, before anything is simulated."""
+    """A core, a memory or a function that is not there ends with exit code 2, before anything is simulated."""
     document.write_text(text, encoding="utf-8")
     assert main(["chain", "simulate", str(document)]) == 2
     assert message in capsys.readouterr().err

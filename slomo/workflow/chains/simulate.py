@@ -11,6 +11,7 @@ from typing import Unpack
 
 from slomo.control.cpu_shares import UPDATE_MS, CostWindow, NFObservation, cpu_shares
 from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.files.documents import in_document
 from slomo.simulator.sharing.engine import StagePlace, StageTick
 from slomo.simulator.sharing.engine import simulate_chains as play
 from slomo.simulator.sharing.result import ChainSimulation
@@ -69,6 +70,8 @@ def simulate_chains(
     system = load_chains(system) if isinstance(system, str) else system
     require_held(system, file)
     names_used = {stage.workload.nf for stage in system.stages if stage.workload is not None}
+    with in_document(file):
+        used = load_network_functions(names_used, functions)
     nice = policy == "nfvnice"
     if isinstance(scheduler, Scheduler):
         chosen = scheduler
@@ -79,7 +82,7 @@ def simulate_chains(
     return play(
         load_machine(system.machine),
         system,
-        load_network_functions(names_used, functions),
+        used,
         scheduler=chosen,
         manager=replace(manager or Manager(), pressure=nice and "pressure" not in without),
         on_tick=nice_shares(system) if nice and "shares" not in without else None,
