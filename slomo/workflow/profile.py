@@ -119,7 +119,7 @@ def profile(
         it; no two have the same tenants. Those of plan ``mixes`` are drawn at random, as are all where the profile does
         not tell what they contend for; the dataset's environment says which, under ``mixes``.
     design : str or Design
-        ``sources``, ``farthest`` (a few of these that differ most, for models of another machine), ``grid``,
+        ``sources``, ``farthest`` (the five of these that differ most, then others, for another machine), ``grid``,
         ``slomo-grid``, ``sobol``, ``adaptive``, or ``link``: every tenant's memory on another socket, competitors on
         both, to rank metrics by (`slomo dataset metrics`); no model learns it.
     runs : int, optional

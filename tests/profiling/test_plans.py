@@ -336,7 +336,7 @@ def test_a_profile_over_the_link_is_not_mixed_with_others(more, plan):
 
 @pytest.mark.parametrize("name", ["e5-2620v4", "silver-4110"])
 def test_few_settings_reach_the_ways_and_the_channel(name: str) -> None:
-    """Of five settings one fills the DDIO ways, one the channel, one the LLC beside free ways; ten begin with these."""
+    """Of five settings one fills the DDIO ways, one the channel, one the LLC beside free ways; more are not chosen."""
     machine = load_machine(name)
     for seed in range(8):
         five = farthest(machine, 5, seed=seed)
@@ -344,7 +344,8 @@ def test_few_settings_reach_the_ways_and_the_channel(name: str) -> None:
         assert ways.max() > 0.9
         assert channel.max() > 0.9
         assert (llc[ways < 0.7] == 1.0).any()
-        assert farthest(machine, 10, seed=seed)[:5] == five
+        others = [point for point in sources(machine, 60, seed) if point not in five]
+        assert farthest(machine, 10, seed=seed) == (*five, *others[:5])
         assert (
             pressure_plan("lpm", machine, "farthest", runs=5, seed=seed).colocations[1].competitors
             == five[0].competitors

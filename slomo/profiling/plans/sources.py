@@ -38,9 +38,9 @@ _CORE_GB_S = 2.5
 _LARGE_LLC_MIB = 40.0
 #: Parts of the range of data sizes; every second part has divided data.
 _PARTS = 64
-#: Default number of points that are chosen for their distance, and points among which they are chosen. Where a pressure
-#: counts half, as a share of what the machine has.
-FEW_POINTS, _CANDIDATES, _HALF = 10, 60, 0.6
+#: Default number of points of :func:`farthest`, points among which they are chosen, and how many of them are chosen for
+#: their distance. Where a pressure counts half, as a share of what the machine has.
+FEW_POINTS, _CANDIDATES, _BY_DISTANCE, _HALF = 10, 60, 5, 0.6
 #: Lines that a card moves over the memory channel for each line of a packet that leaks: it evicts, the core reads, the
 #: card reads.
 _LEAKED_MOVES = 3.0
@@ -74,11 +74,12 @@ def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_
 
 
 def farthest(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return a few settings of :func:`sources` that differ most in pressure, the strongest first.
+    """Return a few settings of :func:`sources`: five that differ most in pressure, the strongest first, then others.
 
-    Each is the one farthest from all before it and from no pressure (Kennard and Stone, Technometrics 1969). A few
-    points of the sequence itself may all leave the DDIO ways or the memory channel free. Fewer points are the first of
-    more.
+    Each of the five is the one farthest from all before it and from no pressure (Kennard and Stone, Technometrics
+    1969): a few points of the sequence itself may all leave the DDIO ways or the memory channel free. More points are
+    taken in the sequence's order: settings at the ends of the range tell little about those between. Fewer points are
+    the first of more.
 
     Parameters are those of :func:`sources`. Raises InvalidValueError for other numbers of points than 1 to 60.
 
@@ -96,10 +97,11 @@ def farthest(machine: Machine, points: int, seed: int = 0, instances: int = MOST
     pressures[:, 1] /= pressures[:, 1].max()
     places = pressures / (pressures + _HALF)
     apart, chosen = np.linalg.norm(places, axis=1), [int(places.sum(axis=1).argmax())]
-    while len(chosen) < points:
+    while len(chosen) < min(points, _BY_DISTANCE):
         apart = np.minimum(apart, np.linalg.norm(places - places[chosen[-1]], axis=1))
         chosen.append(int(apart.argmax()))
-    return tuple(candidates[place] for place in chosen)
+    others = [place for place in range(_CANDIDATES) if place not in chosen]
+    return tuple(candidates[place] for place in [*chosen, *others[: points - len(chosen)]])
 
 
 def _pressures(machine: Machine, point: Pressure) -> tuple[float, float, float, float]:
