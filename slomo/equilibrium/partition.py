@@ -21,18 +21,21 @@ from slomo.models.responses.partition import (
     AGE_HIGH,
     AGE_LOW,
     AGE_STEPS,
+    FIRST_STEPS,
     STEPS,
     MemoryTraffic,
     PartitionResponse,
 )
 from slomo.vocabulary.vector import Floats
 
-_ROUNDS, _DAMPING, _HALVINGS = 12, 0.3, 14
+_ROUNDS, _DAMPING, _HALVINGS, _PACKET_HALVINGS = 12, 0.3, 14, 9
 #: Number of bisection steps between two rounds, and relative width of the bracket around the last latency.
 _FEW_HALVINGS, _BRACKET = 5, 0.3
 #: Width of the bracket around the last age, in decades.
 _AGE_BRACKET = 0.2
 _SETTLED_WAYS = 0.05
+#: Fewest ways of a mask that packets leave to lines.
+_LEAST_ROOM = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,13 @@ class Partitions:
         which, masks, *rest = (np.take_along_axis(column, order, axis=1) for column in columns)
         return Partitions(self.responses, masks, which, *rest), np.argsort(order, axis=1)
 
+    def beside(self, has_company: NDArray[np.bool_]) -> "Partitions":
+        """Return the settings with the responses of shared ways for the tenants that share ways."""
+        if not has_company.any():
+            return self
+        shared = [response.beside or response for response in self.responses]
+        return replace(self, responses=[*self.responses, *shared], tenants=self.which + len(shared) * has_company)
+
 
 @dataclass(frozen=True)
 class Parted:
@@ -112,13 +122,19 @@ def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted
     ordered, back = settings.in_order()
     used = [settings.responses[number] for number in np.unique(ordered.which)]
     most = max(int(ordered.masks.max()).bit_length(), *(round(response.ways[-1]) for response in used))
-    cache, board = _Cache.of(ordered.masks, most), _Board(ordered, most)
+    cache = _Cache.of(ordered, most)
+    board = _Board(ordered.beside(cache.has_company), most)
     curve = np.array(memory.latency_ns), np.array(memory.traffic_gb_s)
-    ways, shares = cache.divided(np.ones(ordered.masks.shape)), np.ones(ordered.masks.shape)
+    shares = np.ones(ordered.masks.shape)
+    ways = cache.divided(shares)
     costs = board.costs(ways, shares)
-    latency = _latencies(costs, board.remote_ns > 0.0, curve)
+    if board.written:
+        cache = cache.without_packets(board, costs.rates(curve[0][:1]))
+        ways = cache.divided(shares)
+        costs = board.costs(ways, shares)
     age: Floats | None = None
-    moves = (cache.is_shared | board.is_crowded)[:, None]  # settled ones stay, so batches equal single calls
+    moves = (cache.has_company.any(axis=1) | board.is_crowded)[:, None]  # settled ones stay: batches equal single calls
+    latency = _latencies(costs, board.remote_ns > 0.0, curve) if moves.any() else shares
     for _ in range(_ROUNDS):
         if not moves.any():
             break
@@ -163,6 +179,11 @@ class _Board:
 
     def __init__(self, settings: Partitions, most: int) -> None:
         self.tables, self.held, self.which = _tables(settings, most)
+        #: Ways that each tenant's packet buffers fill, and the bytes that a card writes there per packet.
+        buffers = np.array([(each.buffer_ways, each.buffer_bytes) for each in settings.responses])
+        self.buffer_ways, self.buffer_bytes = buffers[settings.which, 0], buffers[settings.which, 1]
+        #: The ways into which cards write.
+        self.written = max(each.buffer_mask for each in settings.responses)
         offered, self.remote_ns = np.asarray(settings.offered_mpps), np.asarray(settings.remote_ns)
         self.offered = np.where(offered == 0.0, np.inf, offered)
         across_us = np.array([response.remote_us for response in settings.responses])
@@ -174,7 +195,8 @@ class _Board:
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
         """Return every tenant's time (over its share of a core) and traffic per packet with the ways that it fills."""
-        at = np.minimum(ways * STEPS, self.tables.shape[1] - 1.001)
+        at = np.where(ways < 1.0, ways * FIRST_STEPS, FIRST_STEPS + (ways - 1.0) * STEPS)  # as `way_grid` numbers them
+        at = np.minimum(at, self.tables.shape[1] - 1.001)
         low = at.astype(np.int64)
         share = (at - low)[..., None]
         rows, place = self.tables.reshape(-1, self.tables.shape[2]), self.which * self.tables.shape[1] + low
@@ -253,27 +275,44 @@ def _tables(settings: Partitions, most: int) -> tuple[Floats, Floats, NDArray[np
 class _Cache:
     """The cache ways that each tenant may fill.
 
-    `inside`, shape (settings, tenants, ways): whether a mask contains a way. `together`, shape (settings, tenants,
-    tenants): which masks are equal. `size`: number of ways of each mask. `is_apart`: settings whose masks are pairwise
-    equal or disjoint.
+    `inside`, shape (settings, tenants, ways): share of a way that a tenant's lines may fill. `together`, shape
+    (settings, tenants, tenants): which masks are equal. `size`: ways of each mask that lines may fill. `is_apart`:
+    settings whose masks are pairwise equal or disjoint. `has_company`: tenants that share a way with another.
     """
 
     inside: Floats
     together: Floats
     size: Floats
     is_apart: NDArray[np.bool_]
+    has_company: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, masks: NDArray[np.int64], most: int) -> "_Cache":
+    def of(cls, settings: Partitions, most: int) -> "_Cache":
+        masks = settings.masks
         inside = ((masks[:, :, None] >> np.arange(most)) & 1).astype(float)
-        together = masks[:, :, None] == masks[:, None, :]
-        is_apart = (together | (masks[:, :, None] & masks[:, None, :] == 0)).all(axis=(1, 2))
-        return cls(inside, together.astype(float), inside.sum(axis=2), is_apart)
+        together, common = masks[:, :, None] == masks[:, None, :], masks[:, :, None] & masks[:, None, :] != 0
+        is_apart = (together | ~common).all(axis=(1, 2))
+        return cls(inside, together.astype(float), inside.sum(axis=2), is_apart, common.sum(axis=2) > 1)
 
-    @property
-    def is_shared(self) -> NDArray[np.bool_]:
-        """Settings in which at least two tenants may fill the same way."""
-        return np.asarray((self.inside.sum(axis=1) > 1.0).any(axis=1))
+    def without_packets(self, board: _Board, rates: Floats) -> "_Cache":
+        """Return the cache that packets leave to lines, at given packet rates [Mpps].
+
+        Cards write the packets of all tenants into the same few ways, whoever owns them. Under LRU, packets stay there
+        until their buffers are written again, or as long as the lines around them.
+        """
+        share = ((board.written >> np.arange(self.inside.shape[2])) & 1) / board.written.bit_count()
+        written = (self.inside * share).sum(axis=2)
+        most = board.buffer_ways.sum(axis=1, keepdims=True)
+        per_age = (rates * board.buffer_bytes).sum(axis=1, keepdims=True)
+        rate = np.log10(np.maximum(rates, 1e-6))
+        low, high = np.full(rates.shape, AGE_LOW), np.full(rates.shape, AGE_HIGH)
+        for _ in range(_PACKET_HALVINGS):
+            middle = 0.5 * (low + high)
+            lines = np.matmul(self.together, board.ways_at(middle + rate)[..., None])[..., 0]
+            too_old = lines + written * np.minimum(per_age * 10.0**middle, most) > self.size
+            low, high = np.where(too_old, low, middle), np.where(too_old, middle, high)
+        size = np.maximum(self.size - written * np.minimum(per_age * 10.0**low, most), _LEAST_ROOM)
+        return replace(self, inside=self.inside * (size / self.size)[..., None], size=size)
 
     def filled(
         self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None
@@ -302,7 +341,7 @@ class _Cache:
 
     def divided(self, weight: Floats) -> Floats:
         """Divide every way among the tenants whose masks contain it, by weight."""
-        total = np.einsum("ct,ctw->cw", weight, self.inside)
+        total = np.einsum("ct,ctw->cw", weight, self.inside > 0.0)
         each = 1.0 / np.where(total > 0.0, total, 1.0)
         return np.asarray(weight * np.einsum("ctw,cw->ct", self.inside, each))
 
@@ -344,6 +383,9 @@ def bottleneck(
     ``"nothing"``. `index`: index of the tenant in the solution `done` of the first of the `settings`.
     """
     response = settings.responses[settings.which[0, index]]
+    mask, *others = settings.masks[0, [index, *(i for i in range(settings.masks.shape[1]) if i != index)]]
+    if any(mask & other for other in others):
+        response = response.beside or response
     percent, remote_ns = (
         float(np.broadcast_to(each, settings.masks.shape)[0, index])
         for each in (settings.bandwidth_percent, settings.remote_ns)

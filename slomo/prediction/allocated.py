@@ -113,6 +113,10 @@ class Allocated:
             never, outside = [*never, *unknown], [*outside, *beyond]
         if not self.models[number].is_enough(self.how.coverage, shares_ways=self.shares_ways(number)):
             never.append(f"too few partitions were held out for an interval of {100.0 * self.how.coverage:g} %")
+        mask = self._mask(number)
+        together = sum(bool(self._mask(i) & mask) for i in server.by_socket[socket])
+        if together > mask.bit_count():
+            outside.append(f"{together} NFs fill {mask.bit_count()} ways together; profiled is one beside streams")
         if not self.parted[socket].settled:
             outside.append(f"ways and cores of socket {socket} did not settle")
         reasons = tuple(dict.fromkeys([*never, *outside]))

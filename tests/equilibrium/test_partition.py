@@ -116,3 +116,57 @@ def test_a_throttled_run_beside_others_counts_their_latency_once() -> None:
     rows = [PartitionRow(ways, percent, ns, true.mpps(ways, ns, percent), 64.0) for ways, percent, ns in runs]
 
     assert fit_response("nf", rows).throttled_us == pytest.approx(true.throttled_us)
+
+
+def test_a_working_set_may_end_between_two_numbers_of_ways() -> None:
+    """A working set of 3.5 ways is missed in proportion to what does not fit: the time falls in a line up to there."""
+    times = {float(ways): 0.2 + 0.1 * max(0.0, 3.5 - ways) for ways in range(1, 9)}
+    fitted = fit_response("nf", [PartitionRow(ways, 100.0, 80.0, 1.0 / us, 64.0) for ways, us in times.items()])
+
+    assert [1.0 / fitted.mpps(ways, 80.0) for ways in (3.0, 3.25, 3.5, 3.75)] == pytest.approx([0.25, 0.225, 0.2, 0.2])
+    assert [ways for ways, _ in fitted.curve] == list(range(1, 9))
+
+
+def test_ways_that_others_fill_have_a_response_of_their_own() -> None:
+    """A function that was also profiled in shared ways is predicted by that where it shares, else by its own ways."""
+    own = [PartitionRow(float(ways), 100.0, 80.0, 1.0 / (0.2 + 0.1 / ways), 64.0) for ways in (1, 2, 4, 20)]
+    less = [
+        PartitionRow(ways, 100.0, 80.0, 1.0 / (0.2 + 0.05 / ways), 64.0, shares_ways=True) for ways in (0.5, 2.5, 5.0)
+    ]
+    fitted = fit_response("nf", own + less)
+    masks = np.array([[0x3, 0xFFFFC], [0x1F, 0x1F]])
+    apart, together = solve_partitions(Partitions([fitted, fitted], masks), MEMORY)
+
+    assert 1.0 / apart.throughput_mpps[0] == pytest.approx(0.25, rel=1e-4)
+    assert together.ways == pytest.approx((2.5, 2.5), rel=0.01)
+    assert 1.0 / together.throughput_mpps[0] == pytest.approx(0.22, rel=1e-3)
+
+    both = fitted.with_both(buffer_ways=0.5, buffer_bytes=64, buffer_mask=0x3, remote_us=0.1)
+    far = Partitions([both, both], masks[1:], remote_ns=np.full((1, 2), 1e-9))
+    (away,) = solve_partitions(far, MEMORY)
+    assert away.ways == pytest.approx((2.0, 2.0), rel=0.01)
+    assert 1.0 / away.throughput_mpps[0] == pytest.approx(1.0 / fitted.beside.mpps(2.0, 80.0) + 0.1, rel=1e-2)
+
+
+def test_packets_of_all_tenants_take_room_where_cards_write() -> None:
+    """Buffers that fill two ways in all leave two of four ways to the tenant that owns the cards' ways."""
+    needs = PartitionResponse("nf", 2.0, (1.0, 4.0), (1.0, 0.5), (0.0, 0.0), (64.0, 64.0))
+    packets = replace(needs, buffer_ways=1.0, buffer_bytes=64, buffer_mask=0xC0000)
+    masks = np.array([[0xF, 0xF0000]])
+    (without,) = solve_partitions(Partitions([needs, needs], masks), MEMORY)
+    (done,) = solve_partitions(Partitions([packets, packets], masks), MEMORY)
+
+    assert without.ways == pytest.approx((4.0, 4.0))
+    assert done.ways == pytest.approx((4.0, 2.0), rel=0.02)
+    assert done.throughput_mpps[0] == pytest.approx(2.0)
+    assert 1.0 / done.throughput_mpps[1] == pytest.approx(1.0 - 0.5 / 3.0, rel=0.02)
+
+
+def test_a_working_set_far_below_one_way_is_resolved() -> None:
+    """Tables are exact at the numbers of ways that were measured there."""
+    tiny = PartitionResponse("nf", 5.0, (0.0625, 0.125, 20.0), (0.6, 0.2, 0.2), (0.0,) * 3, (64.0, 32.0, 32.0))
+    stream = response(0.1, (640.0,) * 4)
+    done = shared(tiny, stream)
+
+    assert 0.0625 < done.ways[0] < 20.0
+    assert done.throughput_mpps[0] == pytest.approx(tiny.mpps(done.ways[0], done.latency_ns[0]), rel=0.02)

@@ -94,6 +94,17 @@ def test_a_part_along_an_axis_never_profiled_is_unknown(toy_library):
     assert predict("lpm", (), few, machine=MACHINE, setting=ServerSetting(ways=[0xFF])).verdict is Verdict.UNKNOWN
 
 
+def test_more_tenants_than_ways_in_a_mask_are_extrapolated(toy_library):
+    """Such ways are filled by more than the one NF and the streams that profiles have in them."""
+    ways = allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0)
+    library = ModelLibrary([replace(toy_library.find("lpm", MACHINE), allocation=ways)])
+    verdicts = [
+        predict("lpm", "lpm", library, machine=MACHINE, setting=ServerSetting(ways=masks)).verdict
+        for masks in ([0x1, 0x1], [0x3, 0x3], [0x1, 0x2])
+    ]
+    assert verdicts == [Verdict.EXTRAPOLATED, Verdict.SUPPORTED, Verdict.SUPPORTED]
+
+
 def test_a_solo_run_beyond_the_profile_is_used(toy_library):
     """Where an extrapolated workload was measured alone, its solo throughput is the measured one."""
     model = toy_library.find("lpm", MACHINE)

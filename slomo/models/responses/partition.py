@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 
 from slomo.errors import ConfigurationError, InvalidValueError
-from slomo.files.ranges import PositiveCount, PositiveRate, Seconds, Share
+from slomo.files.ranges import Count, PositiveCount, PositiveRate, Rate, Seconds, Share
 from slomo.files.stored import Stored
 from slomo.models.functions.regression import rising
 from slomo.models.intervals import conformal_rank
 from slomo.vocabulary.vector import Floats
 
 SCHEMA_VERSION = 2
-#: Points per way of `PartitionResponse.table`.
-STEPS = 8
+#: Points per way of `PartitionResponse.table`, in the first way and in the others: small working sets end in the first.
+FIRST_STEPS, STEPS = 256, 32
 #: Decimal logarithms of the ages of `PartitionResponse.held`, and points per decade.
 AGE_LOW, AGE_HIGH, AGE_STEPS = -5.0, 5.0, 24
 #: Relative discount of a promise against the measurement. It covers the interpolation error and memory bandwidth, which
@@ -33,6 +33,8 @@ AGE_LOW, AGE_HIGH, AGE_STEPS = -5.0, 5.0, 24
 DISCOUNT = 0.03
 #: Memory traffic per packet below which no cache lines are filled [bytes].
 _NO_TRAFFIC = 1e-3
+#: Distance of a working set's end from the line between its neighbours below which it is noise, as a share of the time.
+_KNEE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class PartitionRow:
     bytes_per_packet: float
     #: Bytes of cache lines that its misses fetch per packet: without write-backs, which need no room. None if unknown.
     fetched_bytes: float | None = None
+    #: Whether others filled the same ways; then `ways` is the occupancy.
+    shares_ways: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,14 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     buffers: PositiveCount | None = None
     #: Bytes of cache lines fetched per packet, by ways; empty if unknown, then the memory traffic replaces them.
     fetched_bytes: tuple[float, ...] = ()
+    #: The same function over the ways that it occupies where others fill the same ways, too: a line of it finds more
+    #: places than in a few ways of its own, so it misses less. None if not measured; then this function stands for it.
+    beside: "PartitionResponse | None" = None
+    #: Ways that its packet buffers fill alone, bytes that a card writes there per packet, and the mask of the ways into
+    #: which cards write; 0 if not measured.
+    buffer_ways: Rate = 0.0
+    buffer_bytes: Count = 0
+    buffer_mask: Count = 0
 
     def __post_init__(self) -> None:
         ascending = self.ways and list(self.ways) == sorted(set(self.ways))
@@ -208,8 +220,15 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - values, few of them
     def table(self, bandwidth_percent: float, ways: int) -> Floats:
-        """Return :meth:`line` on a grid of `STEPS` per way from 0 to `ways`, shape (points, 3)."""
-        return np.array([self.line(step / STEPS, bandwidth_percent) for step in range(STEPS * ways + 1)])
+        """Return :meth:`line` on the points of :func:`way_grid`, shape (points, 3)."""
+        grid = way_grid(ways)
+        names = ("busy_us", "waits", "bytes_per_packet", "throttled_us")
+        busy, waits, moved, added = (np.interp(grid, self.ways, getattr(self, name) or self.waits) for name in names)
+        if bandwidth_percent >= 100.0 or not self.throttled_us:
+            return np.stack([busy, waits, moved], axis=1)
+        slower = 100.0 / bandwidth_percent
+        busy = busy + added * self.factor(bandwidth_percent) - waits * self.idle_ns * 1e-3 * (slower - 1.0)
+        return np.stack([busy, waits * slower, moved], axis=1)
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 - values, few of them
     def held(self, ways: int) -> Floats:
@@ -221,9 +240,9 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
         The grid's ages are 10**AGE_LOW to 10**AGE_HIGH, AGE_STEPS per decade; ways held never fall.
         """
-        filled = np.arange(STEPS * ways + 1) / STEPS
+        filled = way_grid(ways)
         fetched = np.maximum(np.interp(filled, self.ways, self.fetched_bytes or self.bytes_per_packet), _NO_TRAFFIC)
-        slower = 0.5 * (1.0 / fetched[1:] + 1.0 / fetched[:-1]) / STEPS
+        slower = 0.5 * (1.0 / fetched[1:] + 1.0 / fetched[:-1]) * np.diff(filled)
         age = np.concatenate([[0.0], np.cumsum(slower)])
         points = round((AGE_HIGH - AGE_LOW) * AGE_STEPS) + 1
         return np.interp(10.0 ** np.linspace(AGE_LOW, AGE_HIGH, points), age, filled)
@@ -240,7 +259,16 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         """Return the same function with the effect of memory on another node, `remote_ns` further away."""
         start, slope, _ = self.line(self.ways[-1])
         explained_us = start + slope * (self.idle_ns + remote_ns) * 1e-3
-        return replace(self, remote_us=max(0.0, 1.0 / throughput_mpps - explained_us))
+        return self.with_both(remote_us=max(0.0, 1.0 / throughput_mpps - explained_us))
+
+    def with_both(self, **fields: Any) -> "PartitionResponse":
+        """Return the function with fields that it and its function of shared ways have in common."""
+        return replace(self, beside=self.beside and replace(self.beside, **fields), **fields)
+
+
+def way_grid(ways: int) -> Floats:
+    """Return the numbers of ways at which tables have values: `FIRST_STEPS` up to one way, then `STEPS` per way."""
+    return np.concatenate([np.arange(FIRST_STEPS) / FIRST_STEPS, 1.0 + np.arange(STEPS * (ways - 1) + 1) / STEPS])
 
 
 def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:
@@ -368,8 +396,28 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
     """Fit the function of one workload to its runs.
 
     `workload`: workload key. `rows`: for each number of ways at least one run without throttle and noise; some with
-    noise, some throttled. Raises InvalidValueError for too few rows.
+    noise, some throttled, some in ways that others filled, too. Raises InvalidValueError for too few rows.
     """
+    own, beside = ([row for row in rows if row.shares_ways == shared] for shared in (False, True))
+    response = _over_ways(workload, own)
+    most = max((row.ways for row in beside if row.bandwidth_percent >= 100.0), default=math.inf)
+    crowded = _over_ways(workload, [*beside, *(row for row in own if row.ways > most)]) if beside else None
+    both = (response,) if crowded is None else (response, crowded)
+    points: list[tuple[float, float]] = []
+    shares: tuple[tuple[float, float], ...] = ((100.0, 0.0),)
+    for each, measured in zip(both, (own, beside), strict=False):
+        added = _added(each, measured)
+        if added:
+            points += [(1.0 / each.mpps(ways, each.idle_ns), us) for ways, us in added[min(added)].items()]
+            shares = _throttle_shares(added) if each is response else shares
+    if points:
+        response, *others = (_with_throttle(each, sorted(points), shares) for each in both)
+        crowded = others[0] if others else None
+    return replace(_with_knees(response), beside=crowded and _with_knees(crowded))
+
+
+def _over_ways(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse:
+    """Return the function over ways and latency, without throttles."""
     free = [row for row in rows if row.bandwidth_percent >= 100.0 and row.throughput_mpps > 0]
     grid = sorted({row.ways for row in free})
     if len(grid) < 2:
@@ -378,7 +426,7 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
     busy, waits = (np.array(column) for column in zip(*fitted, strict=True))
     last = len(grid) - 1
     if np.isnan(waits[last]):  # the whole cache leaves no way for noise
-        waits[last] = waits[last - 1] if last else 0.0
+        waits[last] = np.nan_to_num(waits[last - 1])
     for number in reversed(range(last)):  # one latency only: less cache makes packets wait, not work
         if np.isnan(waits[number]):
             row = next(row for row in free if row.ways == grid[number])
@@ -390,10 +438,9 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
         busy[number] = 1.0 / row.throughput_mpps - waits[number] * row.latency_ns * 1e-3
     by_ways = [[row for row in free if row.ways == ways] for ways in grid]
     fetched = [[row.fetched_bytes for row in rows if row.fetched_bytes is not None] for rows in by_ways]
-    solo = max(row.throughput_mpps for row in free)
-    response = PartitionResponse(
+    return PartitionResponse(
         workload,
-        solo,
+        max(row.throughput_mpps for row in free),
         tuple(float(ways) for ways in grid),
         tuple(float(value) for value in busy),
         tuple(float(value) for value in waits),
@@ -401,8 +448,6 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
         fetched_bytes=tuple(float(np.mean(each)) for each in fetched) if all(fetched) else (),
         idle_ns=min(row.latency_ns for row in quiet),
     )
-    added, shares = _throttle(response, rows)
-    return replace(response, throttled_us=added, throttle=shares)
 
 
 def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
@@ -416,13 +461,10 @@ def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
     return float(start), slope
 
 
-def _throttle(
-    response: PartitionResponse, rows: Sequence[PartitionRow]
-) -> tuple[tuple[float, ...], tuple[tuple[float, float], ...]]:
-    """Return the time per packet that the strongest throttle adds, by ways, and the shares of it that others add.
+def _added(response: PartitionResponse, rows: Sequence[PartitionRow]) -> dict[float, dict[float, float]]:
+    """Return the time per packet that each throttle adds at idle memory, by throttle and ways.
 
     A throttle increases the latency beyond idle memory's, too (:meth:`PartitionResponse.line`), which is not counted.
-    What it adds is interpolated over the time per packet without it: both grow with the requests to cache and memory.
     """
     added: dict[float, dict[float, float]] = {}
     for row in rows:
@@ -431,22 +473,63 @@ def _throttle(
             longer_ns = response.idle_ns + (row.latency_ns - response.idle_ns) * 100.0 / row.bandwidth_percent
             rest = 1.0 / row.throughput_mpps - busy - waits * longer_ns * 1e-3
             added.setdefault(row.bandwidth_percent, {})[row.ways] = max(0.0, rest)
-    if not added:
-        return (), ((100.0, 0.0),)
-    strongest = added[min(added)]
-    idle_us = {ways: 1.0 / response.mpps(ways, response.idle_ns) for ways in {*response.ways, *strongest}}
-    slowest_last = sorted(strongest, key=lambda ways: idle_us[ways])
-    by_ways = np.interp(
-        [idle_us[ways] for ways in response.ways],
-        [idle_us[ways] for ways in slowest_last],
-        [strongest[ways] for ways in slowest_last],
-    )
-    shares = [(100.0, 0.0)]
+    return added
+
+
+def _throttle_shares(added: dict[float, dict[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Return the shares of the strongest throttle's time that the others add."""
+    strongest, shares = added[min(added)], [(100.0, 0.0)]
     for percent in sorted(added, reverse=True):
         both = [ways for ways in added[percent] if strongest.get(ways, 0.0) > 0.0]
         whole = sum(strongest[ways] for ways in both)
         shares.append((percent, sum(added[percent][ways] for ways in both) / whole if whole else 0.0))
-    return tuple(float(value) for value in by_ways), tuple(sorted(shares))
+    return tuple(sorted(shares))
+
+
+def _with_throttle(
+    response: PartitionResponse, points: Sequence[tuple[float, float]], shares: tuple[tuple[float, float], ...]
+) -> PartitionResponse:
+    """Return the function with throttles: what the strongest adds is interpolated over the time per packet without it.
+
+    Both grow with the requests to cache and memory. `points`: that time and what the throttle adds, ascending.
+    """
+    idle_us = [1.0 / response.mpps(ways, response.idle_ns) for ways in response.ways]
+    by_ways = np.interp(idle_us, [us for us, _ in points], [added for _, added in points])
+    return replace(response, throttled_us=tuple(float(value) for value in by_ways), throttle=shares)
+
+
+def _with_knees(response: PartitionResponse) -> PartitionResponse:
+    """Return the function with a point between two numbers of ways wherever a working set ends there.
+
+    Under LRU, the time falls in a line until the working set fits and is constant from there. The lines through the two
+    points before and the two points after a gap therefore meet at that size. Below one way there is no such line.
+    """
+    ways = response.ways
+    time = [1.0 / response.mpps(each, response.idle_ns) for each in ways]
+    slope = [(time[i + 1] - time[i]) / (ways[i + 1] - ways[i]) for i in range(len(ways) - 1)]
+    knees = []
+    for i in range(1, len(ways) - 2):
+        if ways[i - 1] >= 1.0 and slope[i - 1] < slope[i] < slope[i + 1] and time[i] > time[i + 1]:
+            gap = ways[i + 1] - ways[i]
+            after = (time[i + 1] - time[i] - slope[i + 1] * gap) / (slope[i - 1] - slope[i + 1])
+            if (slope[i] - slope[i - 1]) * after > _KNEE * time[i]:
+                knees.append((i, ways[i] + after, slope[i - 1] * after / (time[i + 1] - time[i])))
+    grid = np.array([*ways, *(at for _, at, _ in knees)])
+    order = np.argsort(grid)
+
+    def column(values: Sequence[float]) -> tuple[float, ...]:
+        extra = [values[i] + share * (values[i + 1] - values[i]) for i, _, share in knees] if values else []
+        return tuple(np.array([*values, *extra])[order].tolist()) if values else ()
+
+    return replace(
+        response,
+        ways=tuple(grid[order].tolist()),
+        busy_us=column(response.busy_us),
+        waits=column(response.waits),
+        bytes_per_packet=column(response.bytes_per_packet),
+        throttled_us=column(response.throttled_us),
+        fetched_bytes=column(response.fetched_bytes),
+    )
 
 
 def fit_memory(latency_ns: Sequence[float], traffic_gb_s: Sequence[float]) -> MemoryTraffic:

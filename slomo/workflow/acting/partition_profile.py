@@ -14,11 +14,11 @@ from slomo.equilibrium.partition import Partitions, solve_partitions
 from slomo.errors import MissingMetricError
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.partition import PartitionResponse, PartitionRow, fit_memory, fit_response
-from slomo.records.run import RunRecord
+from slomo.records.run import RunRecord, TenantSample
 from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.packet_buffers import LINE_B
+from slomo.vocabulary.packet_buffers import LINE_B, lines_per_buffer
 from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
 
@@ -27,8 +27,15 @@ THROTTLES = (10, 20, 40, 70)
 #: Streams beside the NF, and the numbers of ways at which they run, beside all but one way.
 NOISE_LEVELS = (0, 2, 5)
 NOISY_WAYS = (1, 3, 6, 12)
-#: Runs in which a streaming NF fills the workload's ways: mask, throttle of the stream, throttle of the workload [%].
-CROWDS = ((0x1, None, None), (0x3, None, None), (0x1, 10, None), (0x3, 10, None), (0x1, None, 10), (0x3, 10, 10))
+#: Runs in which streams fill the workload's ways: share of the ways into which no card writes (at least as many ways),
+#: streams, their throttle, the workload's throttle [%]. The workload occupies a tenth of a way to half of the cache.
+CROWDS = (
+    *((1.0, 1, 1, percent, None) for percent in (10, 20, 40, None)),
+    *((0.5, 1, 1, percent, None) for percent in (10, None)),
+    *((0.0, 4, streams, percent, None) for streams, percent in ((1, 10), (1, None), (3, None))),
+    *((0.0, ways, 1, None, None) for ways in (1, 2)),
+    *((share, ways, 1, None, 10) for share, ways in ((1.0, 1), (0.0, 1))),
+)
 #: Random partitions run to calibrate intervals, with exclusive and with shared ways; none is among the profiled ones.
 CALIBRATION_RUNS = 24
 #: Share of way-sharing tenants left unthrottled in calibration runs.
@@ -50,16 +57,22 @@ def profile_partitions(
     responses: dict[str, PartitionResponse] = {}
     runs = 0
     for workload in dict.fromkeys(workloads):
-        rows = []
+        buffers, rows = 0.0, list[PartitionRow]()
         for colocation in partition_runs(machine, workload):
             record = testbed.run(colocation, seed=seed + runs)
             runs += 1
-            row, moved = _row(record, machine)
+            row, moved = _row(record)
+            if not rows and record.beside is not None:  # in one way, apart from the cards' ways
+                buffers = (record.beside.tenants[0].vector.get("DDIOOCC") or 0.0) / _kib_per_way(machine)
             rows.append(row)
             if row.bandwidth_percent >= 100.0 and row.latency_ns > 0.0:
                 latency.append(row.latency_ns)
                 traffic.append(moved)
         response = fit_response(workload.key, _with_latency(rows))
+        if buffers > 0.0:
+            lines = lines_per_buffer(workload.traffic.packet_size_b) - 1
+            written = machine.ddio_way_mask | machine.ddio_moved_way_mask
+            response = response.with_both(buffer_ways=buffers, buffer_bytes=LINE_B * lines, buffer_mask=written)
         if machine.sockets > 1:
             far = replace(_run(machine, workload, machine.llc_ways, 0), memory_node=1 - min(machine.nic_socket, 1))
             beside = testbed.run(far, seed=seed + runs).beside
@@ -74,24 +87,26 @@ def profile_partitions(
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
     """Return the runs that profile one workload: each number of ways, some under noise or throttled, and shared ways.
 
-    In the shared-way runs a stream fills the workload's one or two ways: they tell how it does with less than one way.
+    In the shared-way runs streams fill the workload's ways: they tell how it does with less than one way, and between
+    two numbers of ways. A line finds more places there than in as many ways of its own, so less is missed.
     """
     most = machine.llc_ways
-    grid = sorted({1, 2, 3, 4, 6, 8, *(round(most * share) for share in (0.5, 0.65, 0.8)), most - 1, most})
-    grid = [ways for ways in grid if 1 <= ways <= most]
+    throttled = sorted({1, min(3, most), *(round(most * share) for share in (0.35, 0.65, 1.0))})
     noisy = {*NOISY_WAYS, most - 1}
     runs = [
         _run(machine, workload, ways, min(noise, machine.cores_per_socket - 1))
         for ways in range(1, most + 1)
         for noise in (NOISE_LEVELS if ways in noisy and ways < most else NOISE_LEVELS[:1])
     ]
-    runs += [_run(machine, workload, ways, 0, THROTTLES[0]) for ways in grid]
-    for ways in sorted({grid[0], grid[len(grid) // 3], grid[2 * len(grid) // 3]}):
+    runs += [_run(machine, workload, ways, 0, THROTTLES[0]) for ways in throttled]
+    for ways in sorted({throttled[0], throttled[len(throttled) // 2]}):
         runs += [_run(machine, workload, ways, 0, percent) for percent in THROTTLES[1:]]
-    return runs + [
-        Colocation(machine.name, workload, (_STREAM,), (Isolation(mask, percent), Isolation(mask, stream)))
-        for mask, stream, percent in CROWDS
-    ]
+    for share, fewest, streams, percent, own in CROWDS:
+        mask = way_block(min(max(round((most - machine.ddio_ways) * share), fewest), most))
+        beside = (_STREAM,) * min(streams, machine.cores_per_socket - 1)
+        masks = (Isolation(mask, own), *(Isolation(mask, percent) for _ in beside))
+        runs.append(Colocation(machine.name, workload, beside, masks))
+    return runs
 
 
 def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent: int | None = None) -> Colocation:
@@ -101,7 +116,7 @@ def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent:
     return Colocation(machine.name, workload, (_STREAM,) * streams, (own, *(Isolation(1),) * streams))
 
 
-def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
+def _row(record: RunRecord) -> tuple[PartitionRow, float]:
     beside = record.beside
     assert beside is not None
     target, socket = beside.tenants[0], beside.socket
@@ -112,8 +127,12 @@ def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
     )
     rate = target.throughput_mpps
     own_gb_s = (local + remote) * 2**20 * 1e-9
+    ways = float((isolation.llc_way_mask or 0).bit_count())
+    others = (record.colocation.isolation or ())[1:]
+    shares_ways = any(other.llc_way_mask == isolation.llc_way_mask for other in others)
     row = PartitionRow(
-        ways=_ways(record, machine),
+        ways=_occupied(beside.tenants, ways) if shares_ways else ways,
+        shares_ways=shares_ways,
         bandwidth_percent=float(isolation.memory_bandwidth_percent or 100),
         latency_ns=float(socket.get("LLCMISSLAT") or 0.0),
         throughput_mpps=rate,
@@ -123,15 +142,14 @@ def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
     return row, read + write
 
 
-def _ways(record: RunRecord, machine: Machine) -> float:
-    """Return the ways that the target used: its own or, if shared, its measured occupancy without packet buffers."""
-    assert record.beside is not None
-    own, *others = record.colocation.isolation or (Isolation(),)
-    if any(other.llc_way_mask == own.llc_way_mask for other in others):
-        kib_per_way = machine.llc_mib * 1024.0 / machine.llc_ways
-        vector = record.beside.tenants[0].vector
-        return max(_needed(vector, "L3OCC") - (vector.get("DDIOOCC") or 0.0), 1.0) / kib_per_way
-    return float((own.llc_way_mask or 0).bit_count())
+def _occupied(tenants: Sequence[TenantSample], ways: float) -> float:
+    """Return how many of the ways that they share the first tenant holds, without packet buffers."""
+    held = [max(_needed(each.vector, "L3OCC") - (each.vector.get("DDIOOCC") or 0.0), 1.0) for each in tenants]
+    return ways * held[0] / sum(held)
+
+
+def _kib_per_way(machine: Machine) -> float:
+    return machine.llc_mib * 1024.0 / machine.llc_ways
 
 
 def _needed(vector: object, name: str) -> float:
