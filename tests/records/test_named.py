@@ -62,7 +62,7 @@ def test_published_pairs_are_read_by_column(tmp_path):
             "line 2, column 'mpps': got '5,0', needed a rate above 0\nhint: write a decimal",
         ),
         ("a,b,mpps\nx,1e300,1\nx,y,1\nx,z,2\n", {}, "line 2, column 'b': got '1e300', needed the name"),
-        ("a,b,mpps\nx,5000 x y,1\n", {}, "line 2, column 'b': got '5000 x y', '5000 x y' names more than 1024 inst"),
+        ("a,b,mpps\nx,5000 x y,1\n", {}, "line 2, column 'b': got '5000 x y', '5000 x y' names more than the 1024 "),
         ("a,b,mpps\nx,y,1\n", {"rates": ("perf",)}, "has no column 'perf'"),
         ("a,b,mpps\nx,y,1\n", {"unit": "furlong"}, "unit 'furlong'"),
     ],
