@@ -76,7 +76,9 @@ class ChainEntry(Struct, forbid_unknown_fields=True):
         None
     )
     packet_size_b: Annotated[int, Meta(ge=64, le=9000, description="64 to 9000 bytes")] = 64
-    rtt_us: Annotated[_Positive, Meta(description="round trip outside this server, for tcp [us]")] = 200.0
+    rtt_us: (
+        Annotated[_Positive, Meta(description="round trip outside this server, tcp only [us]; 200 without it")] | None
+    ) = None
     from_ms: Annotated[float, Meta(ge=0.0, description="when it begins to send [ms]")] = 0.0
     to_ms: Annotated[_Positive, Meta(description="when it stops [ms]; without it, never")] | None = None
 

@@ -228,13 +228,18 @@ def _chain(name: str, entry: ChainEntry) -> ServiceChain:
         if mpps is not None:
             raise ConfigurationError(f"chain '{name}' has both mpps and gbps", hint="leave one out")
         mpps = mpps_of_gbps(entry.gbps, entry.packet_size_b)
+    if entry.rtt_us is not None and entry.kind != "tcp":
+        raise ConfigurationError(
+            f"chains.{name}.rtt_us is {entry.rtt_us:g}, but a chain of kind '{entry.kind}' waits for no answers",
+            hint="leave it out, or set kind: tcp",
+        )
     return ServiceChain(
         name=name,
         stages=entry.stages,
         mpps=mpps,
         packet_size_b=entry.packet_size_b,
         responsive=entry.kind == "tcp",
-        rtt_us=entry.rtt_us,
+        rtt_us=200.0 if entry.rtt_us is None else entry.rtt_us,
         from_ms=entry.from_ms,
         to_ms=float("inf") if entry.to_ms is None else entry.to_ms,
     )

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from slomo.control.pools.configuration import read_rmd_toml
+from slomo.control.pools.configuration import PoolPolicy, read_rmd_toml
 from slomo.control.pools.manager import PoolManager
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.host.resctrl_tree import ResctrlTree
@@ -281,3 +282,12 @@ def test_outcomes_of_replaced_models_no_longer_count(start: Started, models_fold
     count, factors = known(folder)
     assert count == 1
     assert factors
+
+
+def test_policies_show_their_memory_bandwidth(host: TestClient) -> None:
+    """In the unit of the configured mode; without a mode it is not in use."""
+    pools = host.service.host.pools  # type: ignore[attr-defined]
+    named = {"mine": PoolPolicy("mine", 2, 2, 40.0)}
+    for mode, shown in (("percentage", {"mba": {"percentage": "40"}}), ("none", {})):
+        pools.configuration = replace(pools.configuration, policies=named, mba_mode=mode)
+        assert host.get("/v1/policy").json() == {"mine": {"cache": {"max": "2", "min": "2"}, **shown}}

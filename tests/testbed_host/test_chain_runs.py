@@ -274,7 +274,7 @@ def test_the_kernels_tcp_goes_through_a_chain(policy: str, without: tuple[str, .
     assert tcp.goodput_gbps > 0.0
     assert tcp.ecn is ecn
     assert tcp.marked == 0 or ecn
-    assert ("chain 'bulk' is tcp without ECN" in " ".join(result.notes)) is not ecn
+    assert ("chains.bulk.kind is tcp, but its ends did not agree on ECN" in " ".join(result.notes)) is not ecn
 
 
 def test_tcp_without_the_right_to_a_namespace_is_told() -> None:

@@ -42,6 +42,7 @@ def test_document_becomes_values() -> None:
         ("capacity: 1024", "capacity: 1000", "a ring of 1000 packets, needed a power of two\nhint: 1024 would do"),
         ("packet_size_b: 1500", "packet_size_b: 9000", "sends packets of 9000 B, a buffer holds 2048 B"),
         ("low_water: 0.5", "low_water: 0.95", "water marks are 0.95 (low) and 0.9 (high)"),
+        ("kind: tcp, ", "", "chains.bulk.rtt_us is 100, but a chain of kind 'udp' waits for no answers"),
         ("gbps: 4", "gbps: 4, mpps: 1", "chain 'bulk' has both mpps and gbps"),
         ("nf: mazunat, core: 0", "nf: mazunat, cycles: 3, core: 0", "stage 'nat' needs either an nf or cycles"),
     ],

@@ -96,7 +96,7 @@ def run(
         chains_over_time(result).savefig(place)
         note(f"rates and costs over time written to {place}")
     for text in result.notes:
-        note(text)
+        note(f"{document}: {text}")
     if as_json:
         summary = {"policy": policy, "delivered_mpps": result.delivered_mpps, "wasted": result.wasted}
         emit_json({**summary, "fairness": result.fairness, **stored(result)})

@@ -50,8 +50,11 @@ def _caches(service: "Service", call: Call) -> dict[str, Any]:
 
 async def policy(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     """Show the configured cache policies, in RMD's format."""
-    policies = service.host.pools.configuration.policies
-    rows = {name: {"cache": {"max": str(p.max_ways), "min": str(p.min_ways)}} for name, p in policies.items()}
+    configuration, rows = service.host.pools.configuration, dict[str, dict[str, dict[str, str]]]()
+    for name, known in configuration.policies.items():
+        rows[name] = {"cache": {"max": str(known.max_ways), "min": str(known.min_ways)}}
+        if known.memory_bandwidth is not None and configuration.mba_mode != "none":
+            rows[name]["mba"] = {configuration.mba_mode: f"{known.memory_bandwidth:g}"}
     return Answer(rows)
 
 

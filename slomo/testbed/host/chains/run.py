@@ -202,7 +202,7 @@ class _Run:
 def ecn_notes(result: HostChainResult) -> tuple[str, ...]:
     """Return a note for each TCP chain whose ends did not agree on ECN."""
     return tuple(
-        f"chain '{chain.name}' is tcp without ECN: it hears of losses alone "
+        f"chains.{chain.name}.kind is tcp, but its ends did not agree on ECN: it hears of losses alone "
         "(nfvnice without `--without ecn` asks for it)"
         for chain in result.chains
         if chain.tcp is not None and not chain.tcp.ecn
