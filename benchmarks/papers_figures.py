@@ -422,7 +422,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("nfvnice-tcp", NFVNICE, "isolation", "TCP beside ten UDP flows", nfvnice_part("tcp")),
     Figure("nfvnice-processes", NFVNICE, "on processes", "NFVnice on this host", nfvnice_processes, most_seeds=5,
            here=True),
-    Figure("nfvnice-against-host", NFVNICE, "simulated, real", "the scheduler held", nfvnice_against, most_seeds=1,
+    Figure("nfvnice-against-host", NFVNICE, "simulated, real", "the scheduler held", nfvnice_against, most_seeds=5,
            here=True),
     Figure("nfvnice-kernel-tcp", NFVNICE, "isolation, real", "kernel TCP through processes with ECN",
            nfvnice_kernel_tcp, most_seeds=5, here=True),
