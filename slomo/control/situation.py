@@ -19,6 +19,7 @@ from slomo.prediction.answers import answers_on
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.tenants import TenantModels
 
+_PLAIN = PredictionOptions(explain=False)
 #: Bottleneck -> remedy.
 LEVERS = {
     "cache": "more cache ways",
@@ -73,6 +74,8 @@ class Situation:
     server : TenantModels or None
         The tenants' models, in the same order, with their cores and port. If nothing is divided, these models predict,
         as in `slomo predict`.
+    how : PredictionOptions
+        How these models predict.
     """
 
     responses: Mapping[str, PartitionResponse]
@@ -86,6 +89,7 @@ class Situation:
     remote_ns: float = 0.0
     shared_doubt: float = 0.0
     server: TenantModels | None = None
+    how: PredictionOptions = _PLAIN
 
     def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:
         """Return the server with these settings; None if they divide cache or bandwidth: its models do not apply."""
@@ -214,7 +218,7 @@ def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Part
     server = situation.undivided(chosen)
     if server is None:
         return parted
-    answers, places = answers_on(server, PredictionOptions(explain=False)), range(len(server.tenants))
+    answers, places = answers_on(server, situation.how), range(len(server.tenants))
     mpps = tuple(answers.prediction(place).throughput_mpps for place in places)
     return replace(parted, throughput_mpps=mpps, capacity_mpps=tuple(answers.possible_mpps(place) for place in places))
 

@@ -3,6 +3,7 @@
 import io
 import json
 import warnings
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import redirect_stdout
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import slomo
 from slomo.cli.main import load_command, main
 from slomo.control.pools.foresight import PoolForesight
 from slomo.control.pools.request import PoolRequest
+from slomo.control.situation import foresee_many
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import InvalidValueError, UnsupportedPredictionError
 from slomo.models.library import ModelLibrary
@@ -93,6 +95,25 @@ class Server:
     mix: tuple[Workload, ...]
     setting: ServerSetting
 
+    @property
+    def keys(self) -> list[str]:
+        """Each tenant's name, its load included."""
+        return [workload.key for workload in self.mix]
+
+    def reordered(self, order: Sequence[int]) -> "Server":
+        """Return the same server with its tenants named in another order."""
+        return Server(tuple(self.mix[i] for i in order), self.setting.only(order))
+
+    def first(self, place: int) -> "Server":
+        """Return the same server with another tenant named first."""
+        return self.reordered([place, *(i for i in range(len(self.mix)) if i != place)])
+
+    def known_by(self, axes: Set[str]) -> "Server":
+        """Return the server with only these axes set; the others are as usual."""
+        mix = self.mix if "loads" in axes else tuple(workload.saturated for workload in self.mix)
+        left_out = {each.name: None for each in fields(ServerSetting) if each.name not in axes}
+        return Server(mix, replace(self.setting, **left_out))  # type: ignore[arg-type]
+
 
 @st.composite
 def servers(draw: st.DrawFn) -> Server:
@@ -120,55 +141,52 @@ def servers(draw: st.DrawFn) -> Server:
     return Server(mix, setting)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the doors answer from: the same models in memory, in a folder, and in a service."""
+
+    library: ModelLibrary
+    folder: str
+    service: Any
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the service's answer."""
+        return self.service.post(path, json=body).json()
+
+
+@pytest.fixture(scope="module")
+def asked(library: ModelLibrary, folder: str, service: Any) -> Asked:
+    """Return the models behind every door."""
+    return Asked(library, folder, service)
+
+
+#: Throughput, then as much as the door tells of: ends of the interval, solo throughput, verdict, reasons.
+Told = tuple[Any, ...]
+
+
+def whole(library: ModelLibrary, server: Server) -> list[Told]:
+    """Return what the one question answers about every tenant."""
+    return [of(item) for item in solve_server(library, server.mix, MACHINE, setting=server.setting).tenants]
+
+
 def numbers(item: Any) -> tuple[float, ...]:
     return (item.throughput_mpps, *item.interval)
 
 
-def said(item: Any) -> tuple[float, str, tuple[str, ...]]:
-    """Return what stands beside the numbers: solo throughput, verdict and reasons."""
-    return item.solo_mpps, str(item.verdict), item.reasons
+def of(item: Any) -> Told:
+    return (*numbers(item), item.solo_mpps, str(item.verdict), item.reasons)
 
 
-def first(server: Server, place: int) -> tuple[list[Workload], ServerSetting]:
-    """Return the same server with another tenant named first."""
-    order = [place, *(i for i in range(len(server.mix)) if i != place)]
-    return [server.mix[i] for i in order], server.setting.only(order)
+def told(row: Mapping[str, Any]) -> Told:
+    """Return one tenant as a document or a table's row tells it."""
+    ends = row["interval"] if "interval" in row else (row["low_mpps"], row["high_mpps"])
+    return (row["throughput_mpps"], *ends, row["solo_mpps"], row["verdict"], tuple(row["reasons"]))
 
 
 def listed(setting: ServerSetting) -> dict[str, Any]:
     """Return a setting as a request writes it."""
     fields = {name: getattr(setting, name) for name in ServerSetting.__dataclass_fields__}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v is not None}
-
-
-@given(servers())
-@settings(max_examples=40, deadline=None)
-def test_every_door_says_the_same_of_a_server_with_anything_set(
-    library: ModelLibrary, service: Any, server: Server
-) -> None:
-    """predict, whole servers, what-if, control, and both questions over HTTP; whoever is named first."""
-    whole = solve_server(library, server.mix, MACHINE, setting=server.setting)
-    wanted = [numbers(tenant) for tenant in whole.tenants]
-    names = [workload.key for workload in server.mix]
-    for place, tenant in enumerate(whole.tenants):
-        mix, setting = first(server, place)
-        prediction = slomo.predict(mix[0], mix[1:], library, machine=MACHINE, setting=setting)
-        assert numbers(prediction) == wanted[place]
-        assert said(prediction) == said(tenant)
-        body = {"target": mix[0].key, "competitors": [item.key for item in mix[1:]], "setting": listed(setting)}
-        told = service.post("/v1/predict", json=body).json()
-        assert (told["throughput_mpps"], *told["interval"]) == wanted[place]
-        assert (told["solo_mpps"], told["verdict"], tuple(told["reasons"])) == said(tenant)
-    told = service.post("/v1/whatif", json={"tenants": names, "setting": listed(server.setting)}).json()
-    assert [(each["throughput_mpps"], *each["interval"]) for each in told["tenants"]] == wanted
-    assert [(each["solo_mpps"], each["verdict"], tuple(each["reasons"])) for each in told["tenants"]] == [
-        said(tenant) for tenant in whole.tenants
-    ]
-    asked = what_if(library, server.mix, HERE, server.setting)
-    assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in asked.rows()] == wanted
-    assert (asked.outlook is None) == (len({*(server.setting.sockets or (0,))}) > 1)
-    if asked.outlook is not None:
-        assert list(asked.outlook.throughput_mpps.values()) == [mpps for mpps, _, _ in wanted]
 
 
 def printed(*words: str) -> dict[str, Any]:
@@ -179,34 +197,212 @@ def printed(*words: str) -> dict[str, Any]:
     return document
 
 
-@given(servers())
-@settings(max_examples=12, deadline=None)
-def test_the_command_line_says_what_a_server_does(library: ModelLibrary, folder: str, server: Server) -> None:
-    """`whatif` knows every setting of a server; `predict` knows the port."""
-    cores = server.setting.cores and tuple(
-        2 + i if core is None else core for i, core in enumerate(server.setting.cores)
-    )
-    setting = replace(server.setting, cores=cores)
-    whole = solve_server(library, server.mix, MACHINE, setting=setting)
+def by_predict(asked: Asked, server: Server) -> list[Told]:
+    """`slomo.predict`, asked about each tenant in turn."""
+    turns = [server.first(place) for place in range(len(server.mix))]
+    return [
+        of(slomo.predict(turn.mix[0], turn.mix[1:], asked.library, machine=MACHINE, setting=turn.setting))
+        for turn in turns
+    ]
+
+
+def by_post_predict(asked: Asked, server: Server) -> list[Told]:
+    """`POST /v1/predict`, asked about each tenant in turn."""
+    turns = [server.first(place) for place in range(len(server.mix))]
+    return [
+        told(
+            asked.post(
+                "/v1/predict",
+                {"target": turn.keys[0], "competitors": turn.keys[1:], "setting": listed(turn.setting)},
+            )
+        )
+        for turn in turns
+    ]
+
+
+def by_post_whatif(asked: Asked, server: Server) -> list[Told]:
+    """`POST /v1/whatif`."""
+    document = asked.post("/v1/whatif", {"tenants": server.keys, "setting": listed(server.setting)})
+    return [told(each) for each in document["tenants"]]
+
+
+def by_what_if(asked: Asked, server: Server) -> list[Told]:
+    """`slomo.workflow.acting.whatif.what_if`."""
+    answer = what_if(asked.library, server.mix, HERE, server.setting)
+    assert (answer.outlook is None) == (len(on_sockets(server)) > 1)
+    return [told(row) for row in answer.rows()]
+
+
+def by_command_whatif(asked: Asked, server: Server) -> list[Told]:
+    """`slomo whatif`, where a core of its own is a number that no other tenant has."""
+    own = server.setting.cores and tuple(2 + i if core is None else core for i, core in enumerate(server.setting.cores))
     options = [
         word
-        for name, values in listed(setting).items()
+        for name, values in listed(replace(server.setting, cores=own)).items()
         for word in (
             f"--{name.replace('_', '-')}",
             ",".join(f"{v:g}" for v in (values if isinstance(values, list) else [values])),
         )
     ]
-    keys = [workload.key for workload in server.mix]
-    told = printed("whatif", *keys, "--models", folder, "--machine", MACHINE, *options)
-    assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in told["tenants"]] == [
-        numbers(tenant) for tenant in whole.tenants
+    document = printed("whatif", *server.keys, "--models", asked.folder, "--machine", MACHINE, *options)
+    return [told(row) for row in document["tenants"]]
+
+
+def by_control(asked: Asked, server: Server) -> list[Told]:
+    """What controllers and advice foresee, many settings at once."""
+    situation = what_if(asked.library, server.mix, HERE, server.setting).situation
+    assert situation is not None
+    outlook = foresee_many(situation, [situation.open_settings, situation.settings])[1]
+    return [(mpps,) for mpps in outlook.throughput_mpps.values()]
+
+
+def by_batch(asked: Asked, server: Server) -> list[Told]:
+    """`slomo.predict_batch`: every tenant a target."""
+    turns = [server.first(place).keys for place in range(len(server.mix))]
+    batch = slomo.predict_batch([turn[0] for turn in turns], [turn[1:] for turn in turns], asked.library)
+    columns = (batch.throughput_mpps, batch.low_mpps, batch.high_mpps, batch.solo_mpps, batch.verdict, batch.reasons)
+    return list(zip(*columns, strict=True))
+
+
+def by_post_batch(asked: Asked, server: Server) -> list[Told]:
+    """`POST /v1/predict/batch`: every tenant a target."""
+    turns = [server.first(place).keys for place in range(len(server.mix))]
+    questions = {"targets": [turn[0] for turn in turns], "mixes": [turn[1:] for turn in turns]}
+    columns = asked.post("/v1/predict/batch", questions)
+    names = ("throughput_mpps", "low_mpps", "high_mpps", "solo_mpps", "verdict", "reasons")
+    return [(*row, tuple(reasons)) for *row, reasons in zip(*(columns[name] for name in names), strict=True)]
+
+
+def by_pools(asked: Asked, server: Server) -> list[Told]:
+    """Pools tell shares of solo throughput: predicted, and the interval's lower end."""
+    count, setting = len(server.mix), server.setting
+    masks, throttles = setting.ways or (None,) * count, setting.bandwidth_percent or (100.0,) * count
+    plan = EnforcementPlan(
+        "here",
+        tuple(
+            TenantSetting(str(place), llc_way_mask=mask, memory_bandwidth=MemoryBandwidth(percent))
+            for place, (mask, percent) in enumerate(zip(masks, throttles, strict=True))
+        ),
+    )
+    requests = {str(place): PoolRequest((place,), (), 2, 2, nf=key) for place, key in enumerate(server.keys)}
+    outlook = PoolForesight(lambda: asked.library, HERE)(plan, requests)
+    assert outlook.why == ""
+    return list(zip(outlook.expected.values(), outlook.least.values(), strict=True))
+
+
+def by_placement(asked: Asked, server: Server) -> list[Told]:
+    """A socket is a mix of its own; a port that all share is a load for a tenant that it limits."""
+    estimates = ThroughputEstimates(asked.library, confidence=0.5)
+    host = Host(MACHINE, 8, 11, port_gbps=server.setting.port_gbps)
+    rows: dict[int, Told] = {}
+    for here in on_sockets(server):
+        keys = [server.keys[place] for place in here]
+        loaded = behind_port(host, keys, estimates)
+        rates = estimates.rates(MACHINE, [tuple(loaded[key] for key in keys)])[0]
+        rows |= {place: (rates[loaded[key]][0],) for place, key in zip(here, keys, strict=True)}
+    return [rows[place] for place in range(len(server.mix))]
+
+
+def by_chains(asked: Asked, server: Server) -> list[Told]:
+    """The stages of chains on a node are tenants, each offered its chain's rate."""
+    sockets = on_sockets(server)
+    mixes = [
+        (node, tuple((server.mix[i].saturated.key, server.mix[i].traffic.offered_mpps or 20.0) for i in here))
+        for node, here in enumerate(sockets)
     ]
-    alone = ServerSetting(port_gbps=server.setting.port_gbps)
-    port = [] if alone.port_gbps is None else ["--port-gbps", str(alone.port_gbps)]
-    beside = [word for key in keys[1:] for word in ("--with", key)]
-    told = printed("predict", "--target", keys[0], *beside, "--models", folder, "--machine", MACHINE, *port)
-    expected = solve_server(library, server.mix, MACHINE, setting=alone).tenants[0]
-    assert (told["throughput_mpps"], *told["interval"]) == numbers(expected)
+    solved = node_rates(ThroughputEstimates(asked.library), MACHINE)(mixes)
+    rows = {
+        i: (mpps,) for here, rates in zip(sockets, solved, strict=True) for i, mpps in zip(here, rates, strict=True)
+    }
+    return [rows[place] for place in range(len(server.mix))]
+
+
+def on_sockets(server: Server) -> list[list[int]]:
+    """Return the tenants of each socket."""
+    sockets = server.setting.sockets or (0,) * len(server.mix)
+    return [[place for place, at in enumerate(sockets) if at == socket] for socket in sorted({*sockets})]
+
+
+def throughput(row: Told) -> Told:
+    return row[:1]
+
+
+def of_solo(row: Told) -> Told:
+    mpps, low, _, solo, *_ = row
+    return mpps / solo, max(low / solo, 0.0)
+
+
+@dataclass(frozen=True)
+class Door:
+    """A way to ask about a server: which of its axes can be asked about, and what the answer tells of each tenant."""
+
+    ask: Callable[[Asked, Server], list[Told]]
+    axes: Set[str]
+    tells: Callable[[Told], Told] = tuple
+    examples: int = 40
+
+
+LOADS, PORT, SOCKETS = {"loads"}, {"port_gbps"}, {"sockets"}
+MASKS = {"ways", "bandwidth_percent"}
+EVERY = {"loads", *(each.name for each in fields(ServerSetting))}
+#: Which door knows which axis. Placement and chains predict each socket as a mix of its own, placement with a port each.
+DOORS = {
+    "predict": Door(by_predict, EVERY),
+    "whatif": Door(by_what_if, EVERY),
+    "control": Door(by_control, EVERY - SOCKETS, throughput),
+    "POST predict": Door(by_post_predict, EVERY),
+    "POST whatif": Door(by_post_whatif, EVERY),
+    "slomo whatif": Door(by_command_whatif, EVERY, tuple, 12),
+    "pools": Door(by_pools, LOADS | MASKS, of_solo),
+    "placement": Door(by_placement, LOADS | PORT, throughput),
+    "placement, sockets": Door(by_placement, LOADS | SOCKETS, throughput),
+    "chains": Door(by_chains, LOADS | SOCKETS, throughput),
+    "batch": Door(by_batch, LOADS),
+    "POST batch": Door(by_post_batch, LOADS),
+}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_every_door_tells_the_same_of_a_server_with_every_axis_that_it_knows(asked: Asked, name: str) -> None:
+    """To the last bit, whoever is named first; where a chain has no load, it is offered more than it can serve."""
+    door = DOORS[name]
+
+    @given(servers())
+    @settings(max_examples=door.examples, deadline=None)
+    def tells_the_same(drawn: Server) -> None:
+        server = drawn.known_by(door.axes)
+        if name == "chains":
+            offered = tuple(each.offered(each.traffic.offered_mpps or 20.0) for each in server.mix)
+            server = replace(server, mix=offered)
+        assert door.ask(asked, server) == [door.tells(row) for row in whole(asked.library, server)]
+
+    tells_the_same()
+
+
+@given(servers())
+@settings(max_examples=20, deadline=None)
+def test_a_target_with_its_own_arguments_is_a_server_like_any_other(asked: Asked, drawn: Server) -> None:
+    """Loads, the port and functions on the target's core, in Python, over HTTP and on the command line."""
+    server = drawn.known_by({"loads", "port_gbps", "cores"})
+    cores, port = server.setting.cores or (None,) * len(server.mix), server.setting.port_gbps
+    partners = [i for i, core in enumerate(cores) if i and core is not None and core == cores[0]]
+    others = [i for i in range(1, len(cores)) if i not in partners]
+    on_core = (0,) * (1 + len(partners)) + (None,) * len(others)
+    server = Server(server.mix, ServerSetting(port_gbps=port)).reordered([0, *partners, *others])
+    expected = whole(asked.library, replace(server, setting=replace(server.setting, cores=on_core)))[0]
+    target, load = server.mix[0].saturated.key, server.mix[0].traffic.offered_mpps
+    beside, here = server.keys[1 + len(partners) :], server.keys[1 : 1 + len(partners)]
+    options = {"shares_core_with": here, "port_gbps": port, "offered_mpps": load}
+    assert of(slomo.predict(target, beside, asked.library, machine=MACHINE, **options)) == expected
+    assert told(asked.post("/v1/predict", {"target": target, "competitors": beside, **options})) == expected
+    words = [
+        word for flag, keys in (("--with", beside), ("--shares-core-with", here)) for w in keys for word in (flag, w)
+    ]
+    words += [] if port is None else ["--port-gbps", str(port)]
+    words += [] if load is None else ["--offered", str(load)]
+    assert (
+        told(printed("predict", "--target", target, *words, "--models", asked.folder, "--machine", MACHINE)) == expected
+    )
 
 
 @given(servers(), st.sampled_from(["auto", "composed"]), st.sampled_from([None, 0.01]), st.sampled_from([0.5, 0.9]))
@@ -226,8 +422,10 @@ def test_every_door_knows_how_to_predict(
     assert tuple(columns[name][0] for name in ("throughput_mpps", "low_mpps", "high_mpps")) == whole[0]
     batch = slomo.predict_batch([keys[0]], [keys[1:]], library, **how)
     assert (batch.throughput_mpps[0], batch.low_mpps[0], batch.high_mpps[0]) == whole[0]
-    rows = what_if(library, server.mix, HERE, **how).rows()
-    assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in rows] == whole
+    answer = what_if(library, server.mix, HERE, **how)
+    assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in answer.rows()] == whole
+    assert answer.outlook is not None
+    assert list(answer.outlook.throughput_mpps.values()) == [mpps for mpps, _, _ in whole]
 
 
 def test_a_mix_is_written_the_same_at_every_door(library: ModelLibrary, service: Any, folder: str) -> None:
@@ -278,52 +476,6 @@ def test_the_service_answers_in_batches_what_predict_answers(
     assert (batch.verdict[0], batch.reasons[0]) == (str(prediction.verdict), prediction.reasons)
     columns = service.post("/v1/predict/batch", json={"targets": [mix[0]], "mixes": [mix[1:]]}).json()
     assert (columns["verdict"], columns["reasons"]) == ([str(prediction.verdict)], [list(prediction.reasons)])
-
-
-@given(servers())
-@settings(max_examples=40, deadline=None)
-def test_pools_say_what_a_server_does(library: ModelLibrary, server: Server) -> None:
-    """A pool's masks and throttles are a setting like any other."""
-    mix = [workload.saturated for workload in server.mix]
-    setting = ServerSetting(ways=server.setting.ways, bandwidth_percent=server.setting.bandwidth_percent)
-    whole = solve_server(library, mix, MACHINE, setting=setting)
-    masks = setting.ways or (None,) * len(mix)
-    throttles = setting.bandwidth_percent or (100.0,) * len(mix)
-    plan = EnforcementPlan(
-        "here",
-        tuple(
-            TenantSetting(str(place), llc_way_mask=mask, memory_bandwidth=MemoryBandwidth(percent))
-            for place, (mask, percent) in enumerate(zip(masks, throttles, strict=True))
-        ),
-    )
-    requests = {str(place): PoolRequest((place,), (), 2, 2, nf=workload.nf) for place, workload in enumerate(mix)}
-    outlook = PoolForesight(lambda: library, HERE)(plan, requests)
-    assert outlook.why == ""
-    assert list(outlook.expected.values()) == [t.throughput_mpps / t.solo_mpps for t in whole.tenants]
-
-
-@given(servers())
-@settings(max_examples=40, deadline=None)
-def test_placement_says_what_a_server_does_at_any_load_behind_any_port(library: ModelLibrary, server: Server) -> None:
-    """Loads are part of a name; a port that all share is a load for whom it cuts short."""
-    port = server.setting.port_gbps
-    whole = solve_server(library, server.mix, MACHINE, setting=ServerSetting(port_gbps=port))
-    estimates = ThroughputEstimates(library, confidence=0.5)
-    keys = [workload.key for workload in server.mix]
-    loaded = behind_port(Host(MACHINE, 8, 11, port_gbps=port), keys, estimates)
-    rates = estimates.rates(MACHINE, [tuple(loaded[key] for key in keys)])[0]
-    assert [rates[loaded[key]][0] for key in keys] == [tenant.throughput_mpps for tenant in whole.tenants]
-
-
-@given(servers())
-@settings(max_examples=15, deadline=None)
-def test_a_node_of_chains_serves_what_a_server_does(library: ModelLibrary, server: Server) -> None:
-    """The stages of chains on a node are tenants, each offered its chain's rate."""
-    mix = [item.offered(item.traffic.offered_mpps or 20.0) for item in server.mix]
-    stages = tuple((item.saturated.key, item.traffic.offered_mpps or 0.0) for item in mix)
-    whole = solve_server(library, mix, MACHINE)
-    (rates,) = node_rates(ThroughputEstimates(library), MACHINE)([(0, stages)])
-    assert rates == [tenant.throughput_mpps for tenant in whole.tenants]
 
 
 def test_what_was_not_profiled_over_ways_is_unsupported_at_every_door(library: ModelLibrary, service: Any) -> None:

@@ -16,7 +16,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile, library_of
 from slomo.models.responses.partition import memory_of
 from slomo.prediction.allocated import allocation_models
-from slomo.prediction.answers import Loads, answers_on
+from slomo.prediction.answers import Answers, answers_on
 from slomo.prediction.options import OptionFields, PredictionOptions
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of
@@ -174,7 +174,7 @@ def what_if(
             allocation_models(server)
             raise UnsupportedPredictionError("advice is for the tenants of one socket", hint="leave out --advise")
         return answer
-    situation, careful, margin = _situation(server, answers.loads, promised, machine)
+    situation, careful, margin = _situation(server, answers, promised, machine)
     outlook = foresee(situation)
     answer = replace(answer, situation=situation, outlook=outlook)
     advice = advise(careful, margin=margin) if with_advice else None
@@ -206,7 +206,7 @@ def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> 
 
 
 def _situation(
-    server: TenantModels, loads: Loads, promised: Mapping[int, float], machine: Machine
+    server: TenantModels, answers: Answers, promised: Mapping[int, float], machine: Machine
 ) -> tuple[Situation, Situation, float]:
     """Return a socket's tenants with their loads and promises, for predictions and for advice."""
     models = allocation_models(server)
@@ -222,10 +222,11 @@ def _situation(
         machine.llc_ways,
         dict(zip(names, [Setting(*values) for values in each], strict=True)),
         {names[place]: mpps for place, mpps in promised.items()},
-        {name: load for name, load in zip(names, loads, strict=True) if load is not None},
+        {name: load for name, load in zip(names, answers.loads, strict=True) if load is not None},
         cores={n: core for n, core in zip(names, setting.cores or [None] * count, strict=True) if core is not None},
         remote_ns=models[0].remote_ns,
         server=server if server.models[0].response is not None else None,
+        how=answers.how,
     )
     own, shared = (max(m.excess(ADVICE_COVERAGE, shares_ways=flag) for m in models) for flag in (False, True))
     return situation, replace(situation, shared_doubt=max(0.0, 1.0 - (1.0 + own) / (1.0 + shared))), own
