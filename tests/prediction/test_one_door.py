@@ -345,7 +345,7 @@ class Door:
 LOADS, PORT, SOCKETS = {"loads"}, {"port_gbps"}, {"sockets"}
 MASKS = {"ways", "bandwidth_percent"}
 EVERY = {"loads", *(each.name for each in fields(ServerSetting))}
-#: Which door knows which axis. Placement and chains predict each socket as a mix of its own, placement with a port each.
+#: Which door knows which axis. Placement and chains predict each socket as a mix of its own, placement behind its port.
 DOORS = {
     "predict": Door(by_predict, EVERY),
     "whatif": Door(by_what_if, EVERY),
