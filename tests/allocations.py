@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from slomo.models.library import ModelLibrary
-from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import AllocationModel, PartitionResponse
 from slomo.vocabulary.machine import load_machine
 
 MEMORY = MemoryTraffic((80.0, 90.0, 140.0, 300.0), (0.0, 8.0, 30.0, 60.0))

@@ -42,7 +42,8 @@ def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
 
     Examples
     --------
-    >>> from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+    >>> from slomo.models.responses.memory_traffic import MemoryTraffic
+    >>> from slomo.models.responses.partition import PartitionResponse
     >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
     >>> whole = {"a": Setting(0xFFFFF), "b": Setting(0xFFFFF)}
     >>> memory = MemoryTraffic((80.0, 200.0), (0.0, 50.0))
@@ -198,7 +199,8 @@ def divisions(situation: Situation, margin: float = 0.0) -> Iterator[dict[str, i
 
     Examples
     --------
-    >>> from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+    >>> from slomo.models.responses.memory_traffic import MemoryTraffic
+    >>> from slomo.models.responses.partition import PartitionResponse
     >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
     >>> here = Situation({"a": lpm, "b": lpm}, MemoryTraffic((80.0, 100.0), (0.0, 50.0)), 20, {}, {"a": 3.5, "b": 2.0})
     >>> list(divisions(here))

@@ -15,7 +15,8 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.equilibrium.partition import Partitions, solve_partitions
 from slomo.errors import InvalidValueError
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.chains.moves import INTERVAL_S
 from slomo.placement.chains.nodes import Need, Node, Nodes, socket_of
 from slomo.placement.chains.policies import Judges, Mix

@@ -14,7 +14,8 @@ import numpy as np
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.equilibrium.partition import Parted, Partitions, bottleneck, solve_partitions
 from slomo.errors import InvalidValueError
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
 from slomo.prediction.answers import answers_on
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.tenants import TenantModels

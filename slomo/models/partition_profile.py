@@ -23,7 +23,8 @@ from slomo.models.applicability import applicability
 from slomo.models.contentiousness import constant_profile
 from slomo.models.library import ModelLibrary, load_library
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.partition import AllocationModel, MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import AllocationModel, PartitionResponse
 from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope

@@ -12,7 +12,8 @@ import numpy as np
 from slomo.equilibrium.partition import Parted, Partitions, solve_partitions
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict
-from slomo.models.responses.partition import AllocationModel, memory_of
+from slomo.models.responses.memory_traffic import joined
+from slomo.models.responses.partition import AllocationModel
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction
 from slomo.prediction.tenants import TenantModels
@@ -35,7 +36,7 @@ class Allocated:
         #: Position of each tenant: (its socket, its index on this socket).
         self.at: dict[int, tuple[int, int]] = {}
         for socket, here in server.by_socket.items():
-            memory = memory_of([self.models[number] for number in here])
+            memory = joined(self.models[number].memory for number in here)
             (self.parted[socket],) = solve_partitions(self._partitions(here), memory)
             self.at.update((number, (socket, i)) for i, number in enumerate(here))
 

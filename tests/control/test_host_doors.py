@@ -13,7 +13,8 @@ from slomo.enforce.plan import TenantSetting
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
 from slomo.models.partition_profile import PartitionProfile, save_profiles
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.control import control_loop

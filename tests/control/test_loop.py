@@ -22,7 +22,8 @@ from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.executor import undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.host.journal import open_receipts
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
 

@@ -15,7 +15,8 @@ from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.host.journal import open_receipts
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.chains.moves import MoveCost, Mover
 from slomo.plugins import imported
 from slomo.vocabulary.machine import load_machine

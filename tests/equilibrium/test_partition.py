@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slomo.equilibrium.partition import Parted, Partitions, solve_partitions
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse, PartitionRow, fit_response
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
+from slomo.training.partition_fit import PartitionRow, fit_response
 
 MEMORY = MemoryTraffic((80.0, 81.0), (0.0, 1000.0))
 
@@ -81,50 +83,6 @@ def test_no_server_moves_more_than_its_channel(rows: list[tuple[float, float]], 
         assert done == free
     else:
         assert done.traffic_gb_s == pytest.approx(most_gb_s)
-
-
-def test_a_throttle_adds_time_in_proportion_to_the_wait_it_lengthens() -> None:
-    """Between profiled throttles, a tenth of the bandwidth adds nine times the wait: also where that wait is steep."""
-    wait_us = {1.0: 0.9, 2.0: 0.3, 8.0: 0.1}
-    rows = [
-        PartitionRow(ways, 100.0, 80.0 * longer, 1.0 / (0.2 + wait * longer), 64.0)
-        for ways, wait in wait_us.items()
-        for longer in (1.0, 2.0)
-    ]
-    rows += [PartitionRow(ways, 10.0, 80.0, 1.0 / (0.2 + 10.0 * wait_us[ways]), 64.0) for ways in (1.0, 8.0)]
-    assert 1.0 / fit_response("nf", rows).mpps(2.0, 80.0, 10.0) == pytest.approx(0.2 + 10.0 * 0.3)
-
-
-def test_less_than_a_way_makes_packets_wait_and_not_work() -> None:
-    """Where only one latency was measured, the time that fewer ways add grows with the latency, at all such ways."""
-    rows = [PartitionRow(ways, 100.0, ns, 1.0 / (0.2 + waits * ns * 1e-3), 64.0)
-            for ways, waits, latencies in ((0.2, 4.0, (90.0,)), (0.6, 3.0, (90.0,)), (1.0, 2.0, (80.0, 120.0)),
-                                           (4.0, 1.0, (80.0, 120.0))) for ns in latencies]  # fmt: skip
-    fitted = fit_response("nf", rows)
-
-    assert fitted.busy_us == pytest.approx((0.2,) * 4)
-    assert fitted.waits == pytest.approx((4.0, 3.0, 2.0, 1.0))
-    assert fitted.mpps(0.2, 120.0) == pytest.approx(1.0 / (0.2 + 4.0 * 0.12))
-
-
-def test_a_throttled_run_beside_others_counts_their_latency_once() -> None:
-    """What a throttle adds is that at idle memory: a run at a longer latency gives the same."""
-    true = PartitionResponse(
-        "nf", 2.5, (1.0, 4.0), (0.2, 0.2), (2.0, 1.0), (64.0, 64.0), (1.5, 1.0), ((10.0, 1.0), (100.0, 0.0)), 80.0
-    )
-    runs = [(ways, 100.0, ns) for ways in (1.0, 4.0) for ns in (80.0, 120.0)] + [(1.0, 10.0, 95.0), (4.0, 10.0, 80.0)]
-    rows = [PartitionRow(ways, percent, ns, true.mpps(ways, ns, percent), 64.0) for ways, percent, ns in runs]
-
-    assert fit_response("nf", rows).throttled_us == pytest.approx(true.throttled_us)
-
-
-def test_a_working_set_may_end_between_two_numbers_of_ways() -> None:
-    """A working set of 3.5 ways is missed in proportion to what does not fit: the time falls in a line up to there."""
-    times = {float(ways): 0.2 + 0.1 * max(0.0, 3.5 - ways) for ways in range(1, 9)}
-    fitted = fit_response("nf", [PartitionRow(ways, 100.0, 80.0, 1.0 / us, 64.0) for ways, us in times.items()])
-
-    assert [1.0 / fitted.mpps(ways, 80.0) for ways in (3.0, 3.25, 3.5, 3.75)] == pytest.approx([0.25, 0.225, 0.2, 0.2])
-    assert [ways for ways, _ in fitted.curve] == list(range(1, 9))
 
 
 def test_ways_that_others_fill_have_a_response_of_their_own() -> None:

@@ -21,7 +21,8 @@ from slomo.fleet.hosts import load_fleet
 from slomo.fleet.room import Room
 from slomo.models.library import ModelLibrary, load_library
 from slomo.models.partition_profile import PartitionProfile, load_profiles, save_profiles
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal

@@ -10,7 +10,8 @@ import pytest
 from slomo.errors import ConfigurationError, InvalidValueError, UnsupportedPredictionError, UsageError
 from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile, library_of, load_profiles, save_profiles
-from slomo.models.responses.partition import MemoryTraffic, PartitionResponse
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
 from slomo.vocabulary.machine import load_machine
 
 MACHINE = load_machine("e5-2620v4")

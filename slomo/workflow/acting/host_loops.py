@@ -23,7 +23,7 @@ from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.host.cores import assign_cores, available_cores
 from slomo.host.resctrl_facts import read_facts
 from slomo.models.partition_profile import library_of, load_profiles
-from slomo.models.responses.partition import memory_of
+from slomo.models.responses.memory_traffic import joined
 from slomo.plugins import imported
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
@@ -101,7 +101,7 @@ def guard(running: RunningTenants) -> Controller:
         raise UnknownNameError("workload in the profile over cache ways", missing, known)
     models = {name: known[workload.key] for name, workload, _ in configuration.tenants}
     responses = {name: model.response for name, model in models.items()}
-    memory = memory_of(list(models.values()))
+    memory = joined(model.memory for model in models.values())
     situation = Situation(responses, memory, ways, promised_mpps=running.promised_mpps)
     return OnProcesses(GuardController(configuration.name, situation), running.settings)
 

@@ -13,9 +13,11 @@ import numpy as np
 from slomo.equilibrium.partition import Partitions, solve_partitions
 from slomo.errors import MissingMetricError
 from slomo.models.partition_profile import PartitionProfile
-from slomo.models.responses.partition import PartitionResponse, PartitionRow, fit_memory, fit_response
+from slomo.models.responses.memory_traffic import fit_memory
+from slomo.models.responses.partition import PartitionResponse
 from slomo.records.run import RunRecord, TenantSample
 from slomo.testbed.base import Testbed
+from slomo.training.partition_fit import PartitionRow, fit_response
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.packet_buffers import LINE_B, lines_per_buffer

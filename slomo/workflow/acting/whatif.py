@@ -14,7 +14,7 @@ from slomo.control.situation import Outlook, Setting, Situation, explain, forese
 from slomo.errors import InvalidValueError, UnsupportedPredictionError
 from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import PartitionProfile, library_of
-from slomo.models.responses.partition import memory_of
+from slomo.models.responses.memory_traffic import joined
 from slomo.prediction.allocated import allocation_models
 from slomo.prediction.answers import Answers, answers_on
 from slomo.prediction.options import OptionFields, PredictionOptions
@@ -218,7 +218,7 @@ def _situation(
     each = zip(ways, setting.bandwidth_percent or [100.0] * count, setting.weights or [1.0] * count, away, strict=True)
     situation = Situation(
         {name: model.response for name, model in zip(names, models, strict=True)},
-        memory_of(models),
+        joined(model.memory for model in models),
         machine.llc_ways,
         dict(zip(names, [Setting(*values) for values in each], strict=True)),
         {names[place]: mpps for place, mpps in promised.items()},
