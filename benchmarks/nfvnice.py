@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from slomo.simulator.sharing.result import ChainSimulation
+from slomo.simulator.sharing.settings import Scheduler
 from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem, ServiceChain, parse_chains
 from slomo.workflow.chains.simulate import simulate_chains
@@ -320,6 +321,27 @@ def tuning() -> Iterator[Check]:
     yield from ()
 
 
+def causes() -> Iterator[Check]:
+    """Show what docs/papers.md and docs/concepts/chains.md say of rings, slices, and how much costs matter."""
+    unlike = one_core((500.0, 250.0, 50.0), (5.0, 5.0, 5.0))
+    for capacity, slice_ms in ((DEFAULT_CAPACITY, 2.8), (OPENNETVM_RING, 2.8), (DEFAULT_CAPACITY, 0.7)):
+        result = simulate_chains(
+            replace(unlike, queue_capacity=capacity), "nfvnice", scheduler=Scheduler("eevdf", base_slice_ms=slice_ms),
+            duration_ms=150.0, warm_ms=60.0, seed=SEED,
+        )  # fmt: skip
+        ratio = jain([chain.throughput_mpps for chain in result.chains.values()])
+        show(f"eevdf + nfvnice, rings {capacity}, slices {slice_ms:g} ms: {ratio:.4f}", result)
+    for factor in (0.77, 0.9, 1.0, 1.1):
+        result = played(
+            one_core((500.0 * factor, 250.0 * factor, 50.0 * factor), (5.0, 5.0, 5.0)), "eevdf-batch", False
+        )
+        show(f"500/250/50 times {factor:g}, eevdf-batch", result)
+    for more in ((0.0, 0.0, 0.0), (0.0, 60.0, 95.0)):
+        system = chain_of([tuple(cost + extra for cost in COSTS) for extra in more], (0, 0, 0), LINE_RATE_MPPS)
+        show(f"random costs and {'/'.join(f'{each:g}' for each in more)}, eevdf", played(system, "eevdf", False))
+    yield from ()
+
+
 def measure_hop() -> None:
     """Print what handing a packet on costs a process of this machine, the least of three runs."""
     from nfvnice_against import time_per_packet_ns  # takes a C compiler
@@ -337,7 +359,8 @@ def measure_hop() -> None:
 
 
 PARTS = {
-    part.__name__: part for part in (schedulers, chain, cores, sharing, orders, random, tcp, nodes, node_costs, tuning)
+    part.__name__: part
+    for part in (schedulers, chain, cores, sharing, orders, random, tcp, nodes, node_costs, tuning, causes)
 }
 
 

@@ -218,7 +218,7 @@ def _section(paper: str, figures: Sequence[Figure], kept: Mapping[str, Kept]) ->
         + "| --- " * 8
         + "|\n"
     )
-    causes = []
+    causes: dict[tuple[str, str], list[str]] = {}
     for figure in figures:
         if figure.name not in kept:
             why = "not measured yet" if figure.impossible is None else f"not possible here: {figure.impossible}"
@@ -230,9 +230,10 @@ def _section(paper: str, figures: Sequence[Figure], kept: Mapping[str, Kept]) ->
                 f"| {made.date}, {made.commit} |\n"
             )
             if not row.inside:
-                causes.append(f"| {figure.label} | {row.what} | {row.cause} |\n")
+                causes.setdefault((figure.label, row.cause), []).append(row.what)
     if causes:
-        text += "\nWhy rows are off:\n\n| Figure | What | Cause |\n| --- | --- | --- |\n" + "".join(causes)
+        text += "\nWhy rows are off, and the command that shows it:\n\n| Figure | What | Cause |\n| --- | --- | --- |\n"
+        text += "".join(f"| {label} | {'; '.join(rows)} | {cause} |\n" for (label, cause), rows in causes.items())
     return text
 
 

@@ -11,6 +11,7 @@ What a figure would be with another machine or function, as the causes in docs/p
     RESQ_MACHINE=two-channels.yaml python benchmarks/phenomena.py resq-table2 --seed 31
     slomo nf show lpm --yaml | sed 's/pattern: chain/pattern: chain, .../' > lpm.yaml
     FUNCTIONS=lpm.yaml python benchmarks/phenomena.py resq-fig6      # SLOMO_MACHINE for SLOMO's figures
+    MEMORY_SPEED=0.67 python benchmarks/phenomena.py resq-table2     # share of unloaded at 90 % load, a Broadwell's
 """
 
 import argparse

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slomo.simulator.engine import SimulationResult, Tenant, simulate
-from slomo.vocabulary.machine import load_machine
+from slomo.simulator.programs import layout
+from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import load_network_function, load_network_functions
 from slomo.vocabulary.workload import Traffic, Workload
 
@@ -28,6 +29,8 @@ TABLE_1 = {
 COMPETITOR_PORT_GBPS = 10.0
 COMPETITORS = 11
 ANY = (-math.inf, math.inf)
+#: Speed of memory at 90 % load that is played instead of the simulator's, as a share of unloaded.
+layout.SPEED_AT_KNEE = float(os.environ.get("MEMORY_SPEED", layout.SPEED_AT_KNEE))
 #: Functions of files that are played instead of the shipped ones of the same names.
 OWN = [load_network_function(path) for path in os.environ.get("FUNCTIONS", "").split()]
 
@@ -91,7 +94,7 @@ def seeds(count: int) -> range:
     return range(count * (SEED - 1), count * SEED)
 
 
-def run(machine: str, tenants: Sequence[Tenant]) -> SimulationResult:
+def run(machine: str | Machine, tenants: Sequence[Tenant]) -> SimulationResult:
     return simulate(load_machine(machine), tenants, seed=SEED)
 
 

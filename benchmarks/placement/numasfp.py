@@ -13,7 +13,8 @@ Only `slomo-numa` and `octans-predicted` need models. The talk names neither cor
 chain serves. `--sweep simulated` plays functions of several costs (`--hop`) with several cores and sizes. `--sweep
 talk` takes no simulator, but the talk's own costs of crossing (22 and 52 %), and asks which cores, capacities and
 contention of rivals give its margins. `--sweep hogs` puts memory hogs on every node: beside `numasfp` they have two
-ways and a tenth of the bandwidth, beside rivals either nothing holds them, or the same (`everybody`).
+ways and a tenth of the bandwidth, beside rivals either nothing holds them, or the same (`everybody`). `--sweep loads`
+offers more than 1 to 10 Gbit/s a chain: the rates are those of the talk's run of two chains, it has none of 20.
 
     python benchmarks/placement/prepare.py DIR --machine e5-2620v4 --nf ip-router@256B ...   (see FUNCTIONS)
     slomo profile ip-router@256B ... --machine e5-2620v4 --plan partitions --out DIR/partitions.json
@@ -80,6 +81,8 @@ TALK = ((8, 9, 10, 12, 15), (4.0, 6.0, 8.0, 10.0), (1.0, 0.9, 0.8))
 #: Memory hogs of a node, and who has hogs confined and chains in ways of their own: what `--sweep hogs` combines.
 HOGS = ((0, 2, 4, 8), ("numasfp", "everybody"))
 HOG_WAYS, HOG_PERCENT = 2, 10.0
+#: Times the rates of 1 to 10 Gbit/s: what `--sweep loads` plays.
+LOADS = (1.0, 1.25, 1.5, 2.0)
 
 
 def hand_on(cycles: float) -> NetworkFunction:
@@ -96,6 +99,7 @@ def main() -> int:
     parser.add_argument("--intervals", type=int, default=12)
     parser.add_argument("--servers", type=int, default=4)
     parser.add_argument("--packet", type=int, default=256, metavar="B", help="frame size")
+    parser.add_argument("--load", type=float, default=1.0, help="times the rates of 1 to 10 Gbit/s")
     parser.add_argument("--change", choices=["drift", "jump"], default="drift", help="how rates change")
     parser.add_argument("--handover", choices=["simulated", "measured"], default="simulated")
     parser.add_argument("--move-s", type=float, help="for which a chain whose stage moves serves nothing; simulated")
@@ -118,7 +122,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--ceiling", action="store_true", help="only what each chain serves alone on the NIC's node")
     parser.add_argument(
-        "--sweep", choices=["simulated", "talk", "hogs"], help="lead of `numasfp` over what the talk leaves open"
+        "--sweep",
+        choices=["simulated", "talk", "hogs", "loads"],
+        help="lead of `numasfp` over what the talk leaves open",
     )
     given = parser.parse_args()
     if given.sweep:
@@ -172,11 +178,12 @@ def own_functions(given: Namespace) -> tuple[NetworkFunction, ...]:
 
 def drawn(given: Namespace, seed: int) -> tuple[RatedChain, ...]:
     """Return one draw of chains."""
-    return numasfp_chains(
+    chains = numasfp_chains(
         5 * given.servers, intervals=given.intervals, seed=seed,
         nfs=[function.name for function in own_functions(given)] or FUNCTIONS,
         change=given.change, packet_size_b=given.packet,
     )  # fmt: skip
+    return tuple(replace(chain, gbps=tuple(rate * given.load for rate in chain.gbps)) for chain in chains)
 
 
 def ceiling(given: Namespace, seed: int) -> float:
@@ -207,6 +214,7 @@ def sweep(given: Namespace) -> None:
         "simulated": (("hop cycles", "B", "cores"), SIMULATED),
         "talk": (("cores", "Gbit/s", "rivals keep"), TALK),
         "hogs": (("hogs", "confined by"), HOGS),
+        "loads": (("times 1 to 10 Gbit/s",), (LOADS,)),
     }[given.sweep]
     columns = (*known, "numasfp serves %", *(f"ahead of {name} %" for name in PAPER), "rivals serve %")
     print("| " + " | ".join(columns) + " |\n" + "| --- " * len(columns) + "|", flush=True)
@@ -228,6 +236,8 @@ def _served(policy: str, given: Namespace, seed: int, cell: tuple[Any, ...]) -> 
         return run(
             policy, Namespace(**vars(given) | {"hop": hop, "packet": int(packet), "cores": int(cores)}), seed
         ).anat
+    if given.sweep == "loads":
+        return run(policy, Namespace(**vars(given) | {"load": cell[0]}), seed).anat
     if given.sweep == "hogs":
         hogs, who = cell
         others = who == "everybody" and not chain_policy(policy).allocates

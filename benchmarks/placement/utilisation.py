@@ -67,21 +67,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="with the models")
     parser.add_argument("--seed", type=int, action="append", help="of the draw, repeatable; 1 by default")
+    parser.add_argument(
+        "--share", type=float, help="of solo throughput, promised to all; drawn from 0.75 to 0.95 if not"
+    )
     parser.add_argument("--replicas", type=int, default=1, help="instances a request may be split into")
     given = parser.parse_args()
     library = ModelLibrary.load(given.directory / "models")
     for seed in given.seed or [1]:
         print(f"seed {seed}, up to {given.replicas} instances: {SERVERS} requests on exclusive servers", flush=True)
-        found = compared(library, seed, given.replicas)
-        e2 = by_e2(library, drawn(library, seed, given.replicas), make_judge())
+        requests = drawn(library, seed, given.replicas)
+        if given.share:
+            requests = [replace(each, slo=replace(each.slo, min_share=given.share)) for each in requests]
+        found = compared(library, requests)
+        e2 = by_e2(library, requests, make_judge())
         for name, each in (found | dict(zip(("e2", "e2, equal safety"), e2, strict=True))).items():
             print(f"  {name:20} {each}", flush=True)
     return 0
 
 
-def compared(library: ModelLibrary, seed: int, replicas: int = 1) -> dict[str, Admitted]:
+def compared(library: ModelLibrary, requests: Sequence[Request]) -> dict[str, Admitted]:
     """Return what is admitted by every predictor at equal safety, and by Dobrescu's first fit; one draw."""
-    judge, requests = make_judge(), drawn(library, seed, replicas)
+    judge = make_judge()
     found = {name: by_predictor({"": library}, requests, *PREDICTORS[name], judge) for name in PREDICTORS}
     libraries = {"": library, ", mixes as runs": with_mixes(library)}
     found |= {name: by_predictor(libraries, requests, forms, "composed", judge) for name, forms in BASELINES.items()}

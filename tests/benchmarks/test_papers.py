@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from slomo.errors import TestbedError
 
@@ -23,6 +24,25 @@ KEPT = papers.read_kept()
 def test_the_page_says_what_is_kept() -> None:
     """docs/papers.md is what benchmarks/papers.py --page writes."""
     assert papers.PAGE.read_text(encoding="utf-8") == papers.page(KEPT, papers_figures.FIGURES)
+
+
+def test_every_row_that_is_off_has_a_cause_and_a_command_that_exists() -> None:
+    """A cause belongs to a row that is off; its command calls scripts that exist, with options that they have."""
+    known = yaml.safe_load((ROOT / "benchmarks" / "papers_causes.yaml").read_text(encoding="utf-8"))
+    off = [row.what for kept in KEPT.values() for row in kept.rows if not row.inside]
+
+    assert all(any(what.startswith(start) for start in papers_figures.CAUSES) for what in off)
+    for cause in known:
+        for start in cause["lines"]:
+            assert any(what.startswith(start) for what in off), f"no row is off that begins with '{start}'"
+        for command in cause["command"].split("; "):
+            words = [word for word in command.split() if "=" not in word]
+            script = ROOT / words[1] if words[0] == "python" else ROOT / "slomo" / "cli"
+            texts = [script] if script.is_file() else sorted(script.rglob("*.py"))
+            assert texts, command
+            source = "".join(path.read_text(encoding="utf-8") for path in texts)
+            for option in words:
+                assert not option.startswith("--") or f'"{option}' in source, f"{command}: no {option}"
 
 
 def test_every_figure_is_measured_or_says_why_not() -> None:
