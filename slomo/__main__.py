@@ -2,7 +2,9 @@
 
 import gc
 import os
+import signal
 import sys
+from types import FrameType
 
 from slomo.cli.main import main
 
@@ -12,7 +14,21 @@ def console() -> int:
     gc.set_threshold(20_000)  # imports leave tens of thousands of objects; by default they are searched every 700
     # numpy reads it on import; starting the threads takes a third of the import, and small matrices are slower on them
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return main()
+    ended: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
+        ended.append(number)
+        raise KeyboardInterrupt
+
+    # SIGTERM unwinds the command as Ctrl-C does, so that programs it started end with it; then it ends by SIGTERM,
+    # which service managers count as a clean end
+    signal.signal(signal.SIGTERM, end)
+    code = main()
+    if ended:
+        sys.stdout.flush()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    return code
 
 
 if __name__ == "__main__":

@@ -138,8 +138,10 @@ class IterationState:
         return cls(vectors, *parts)
 
     def rows(self, rows: NDArray[np.int64] | slice) -> "IterationState":
-        """Return the results of the given servers."""
-        return IterationState(self.vectors[:, rows], *(getattr(self, name)[rows] for name in _PER_SERVER))
+        """Return the state of some servers: views for a slice, copies for an array of rows."""
+        # an indexed copy would be ordered by servers first, and the compiled loop be compiled again for that order
+        vectors = self.vectors[:, rows] if isinstance(rows, slice) else self.vectors.take(rows, axis=1)
+        return IterationState(vectors, *(getattr(self, name)[rows] for name in _PER_SERVER))
 
     def restart(self, pace: Floats) -> None:
         """Reset convergence and throughputs, and continue from the present counters with another `pace`."""

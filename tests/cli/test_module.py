@@ -1,6 +1,7 @@
 """`python -m slomo` is the command line."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -29,3 +30,25 @@ def test_only_the_console_sets_up_the_process() -> None:
         command = [sys.executable, "-c", program.format(place, function), "nf", "list"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         assert done.stdout.splitlines()[-1] == wanted
+
+
+def test_sigterm_unwinds_the_command() -> None:
+    """Code in `finally` runs after SIGTERM, for instance to end measured processes; the exit status is SIGTERM's."""
+    program = """
+import os, signal, time
+from slomo import __main__ as entry
+from slomo.cli import faults
+def main():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(30)
+    except KeyboardInterrupt as error:
+        return faults.report(error)
+    finally:
+        print("unwound")
+entry.main = main
+entry.console()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=25)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "unwound\n")
+    assert done.stderr == "Interrupted: stopped at your request\n"

@@ -45,6 +45,7 @@ guarantee = 10
 besteffort = 7
 shared = 2
 """
+NOTHING_ENFORCED = {"cache": False, "why": "nothing is enforced here (slomo serve --enforce BACKEND)"}
 
 
 @pytest.fixture(autouse=True)
@@ -175,12 +176,15 @@ def test_hospitality_is_answered_from_predictions(tmp_path: Path) -> None:
         "expected_share": 0.83,
         "least_share": 0.79,
         "breaks": [],
+        "enforced": NOTHING_ENFORCED,
     }
+    assert pools.caches_report()["Caches"]["0"]["enforced"] == NOTHING_ENFORCED
     assert pools.hospitality({"policy": "gold", "nf": "stats", "slo_share": 0.8})["breaks"] == ["newcomer"]
     outlook = PoolOutlook({"1": 0.93, "newcomer": 0.83}, {"1": 0.89, "newcomer": 0.79})
     assert pools.hospitality({"policy": "gold", "nf": "stats"})["score"]["l3"]["0"] == 0
     outlook = PoolOutlook(why="nobody knows")
     answer = pools.hospitality({"task_ids": ["101"], "policy": "gold"})
+    assert answer.pop("enforced") == NOTHING_ENFORCED
     assert answer == {"score": {"l3": {"0": 100}}, "basis": "free ways", "why": "nobody knows"}
 
 

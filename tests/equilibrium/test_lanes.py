@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from slomo.equilibrium import lanes, one_question
+from slomo.equilibrium.rounds import IterationState
 from slomo.models.applicability import applicability
 from slomo.models.local_errors import NEAREST, LocalErrors
 
@@ -41,6 +42,15 @@ def test_a_thread_may_say_so_twice(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
         assert lanes.loop_for(1) is None
     assert lanes.loop_for(1) is not None
+
+
+def test_chosen_servers_have_the_memory_order_of_all() -> None:
+    """Otherwise numba would compile the loop again, 9 s, for servers whose solution is corrected."""
+    state = IterationState.beginning(np.random.default_rng(1).uniform(size=(5, 3, 4)))
+    part = state.rows(np.array([3, 1]))
+    assert (part.pressure == state.pressure[[3, 1]]).all()
+    assert (part.vector == state.vector[[3, 1]]).all()
+    assert {array.flags.c_contiguous for array in vars(part).values()} == {True}
 
 
 @pytest.mark.parametrize("mixes", [NEAREST, 60])

@@ -173,14 +173,13 @@ class PoolManager:
         `status` is "None" if nothing is enforced, "Invalid" if the machine no longer has the workload's settings.
         """
         if self._backend is None:
-            told = {"cache": False, "why": "nothing is enforced here (slomo serve --enforce BACKEND)"}
-            return {**workload.to_dict(), "status": "None", "enforced": told}
+            return {**workload.to_dict(), "status": "None", **self._enforcing()}
         lost = self._lost(workload)
         if lost:
             nothing = dict.fromkeys(("cache", "memory_bandwidth", "others_kept_off"), False)
             return {**workload.to_dict(), "status": "Invalid", "enforced": {**nothing, "why": lost}}
         setting = next(each for each in self.plan().tenants if each.tenant == workload.identifier)
-        told = {
+        told: dict[str, Any] = {
             "cache": True,
             "memory_bandwidth": self._bandwidth_in_force(workload.request),
             "others_kept_off": self._sets_the_rest and workload.pool == "guarantee",
@@ -190,6 +189,11 @@ class PoolManager:
         elif workload.pool == "guarantee" and not setting.exclusive:
             told |= {"others_kept_off": False, "why": "the infrastructure's ways lie over them"}
         return {**workload.to_dict(), "enforced": told}
+
+    def _enforcing(self) -> dict[str, Any]:
+        """Return the field `enforced` of answers where nothing is enforced, else no field."""
+        why = "nothing is enforced here (slomo serve --enforce BACKEND)"
+        return {"enforced": {"cache": False, "why": why}} if self._backend is None else {}
 
     def _lost(self, workload: PoolWorkload) -> str:
         """Return why the machine no longer has a workload's settings; empty if it has them."""
@@ -246,6 +250,7 @@ class PoolManager:
             "num_ways": self.cache_ways,
             "available_ways": f"{(pools['guarantee'] | pools['besteffort'] | pools['shared']):x}",
             "available_ways_pool": {name: f"{mask:x}" for name, mask in pools.items()},
+            **self._enforcing(),
         }
         return {
             "number": len(self.caches),
@@ -258,7 +263,8 @@ class PoolManager:
         If the estimator knows the `nf` of the new workload and of all admitted ones, the score is 100 x predicted over
         solo throughput, or 0 if the promise (`slo_share`) of any of these workloads would break. Otherwise it is RMD's
         score from free ways. It is 0, with the reason, where `admit` would refuse the workload. RMD's clients read
-        `score`; `basis` names the method, and `why` or the shares give the reason. Raises InvalidValueError for an
+        `score`; `basis` names the method, and `why` or the shares give the reason; `enforced` says so where nothing is
+        enforced. Raises InvalidValueError for an
         invalid body or an unknown cache.
         """
         asked = dict(data)
@@ -269,7 +275,7 @@ class PoolManager:
         named = bool(asked.get("core_ids") or asked.get("task_ids"))
         request = parse_request({**asked, **({} if named else {"core_ids": ["0"]})}, self.configuration)
         score, told = self._score(request, named=named)
-        return {"score": {"l3": dict.fromkeys(cache_ids, score)}, **told}
+        return {"score": {"l3": dict.fromkeys(cache_ids, score)}, **told, **self._enforcing()}
 
     def _score(self, request: PoolRequest, *, named: bool) -> tuple[int, dict[str, Any]]:
         try:
