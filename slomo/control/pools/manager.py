@@ -264,8 +264,7 @@ class PoolManager:
         solo throughput, or 0 if the promise (`slo_share`) of any of these workloads would break. Otherwise it is RMD's
         score from free ways. It is 0, with the reason, where `admit` would refuse the workload. RMD's clients read
         `score`; `basis` names the method, and `why` or the shares give the reason; `enforced` says so where nothing is
-        enforced. Raises InvalidValueError for an
-        invalid body or an unknown cache.
+        enforced. Raises InvalidValueError for an invalid body or an unknown cache.
         """
         asked = dict(data)
         caches = [str(cache) for cache in self.caches]
