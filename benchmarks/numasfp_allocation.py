@@ -10,7 +10,8 @@ What docs/papers.md says of other machines and hogs:
     python benchmarks/numasfp_allocation.py e5-2620v4 --percent 50          # hogs throttled less
     python benchmarks/numasfp_allocation.py e5-2620v4 --buffers 256
     python benchmarks/numasfp_allocation.py e5-2620v4 --outside-ddio        # hogs with ways of their own
-    slomo machine show silver-4110 --yaml | sed 's/socket: 8/socket: 12/; s/38.4/57.6/' > twelve-cores.yaml
+    slomo machine show silver-4110 --yaml |
+        sed 's/socket: 8/socket: 12/; s/llc_mib: 11.0/llc_mib: 16.5/; s/38.4/57.6/' > twelve-cores.yaml
     python benchmarks/numasfp_allocation.py twelve-cores.yaml
 """
 

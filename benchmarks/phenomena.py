@@ -1,4 +1,4 @@
-"""Check the simulator against the figures of ResQ (NSDI'18) and SLOMO (SIGCOMM'20): paper's number, ours, ok or OFF.
+r"""Check the simulator against the figures of ResQ (NSDI'18) and SLOMO (SIGCOMM'20): paper's number, ours, ok or OFF.
 
 One parameter set for all figures. Run ``python benchmarks/phenomena.py`` (a few minutes on one core), or name the
 figures wanted; each line is printed as it comes. ``--seeds 5 --write`` plays each under five seeds, keeps means with
@@ -9,7 +9,8 @@ What a figure would be with another machine or function, as the causes in docs/p
 
     slomo machine show e5-2695v4 --yaml | sed 's/76.8/38.4/' > two-channels.yaml
     RESQ_MACHINE=two-channels.yaml python benchmarks/phenomena.py resq-table2 --seed 31
-    slomo nf show lpm --yaml | sed 's/pattern: chain/pattern: chain, .../' > lpm.yaml
+    slomo nf show lpm --yaml | sed -e '/structures:/a \  - {name: upper, size_mib: 1, reads: 0.9, pattern: chain}' \
+        -e 's/1.7981/0.8981/' > lpm.yaml
     FUNCTIONS=lpm.yaml python benchmarks/phenomena.py resq-fig6      # SLOMO_MACHINE for SLOMO's figures
     MEMORY_SPEED=0.67 python benchmarks/phenomena.py resq-table2     # share of unloaded at 90 % load, a Broadwell's
 """
