@@ -15,29 +15,27 @@ from slomo.models.partition_profile import load_profiles
 from slomo.placement.over_time.judgement import Judgement
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.workloads import resq_requests
-from slomo.vocabulary.machine import load_machine
 from slomo.workflow.place import make_judge
 
 TERMS = 200
 
 
-def usage(doc: str) -> tuple[Path | None, int]:
-    """Return the folder, None for -, and the seed of the command line; print how to call and end without."""
+def usage(doc: str) -> tuple[Path, int]:
+    """Return the folder and the seed of the command line; print how to call and end without."""
     if len(sys.argv) not in (2, 3):
         print(doc, file=sys.stderr)
         sys.exit(2)
-    return None if sys.argv[1] == "-" else Path(sys.argv[1]), int((sys.argv[2:] or ["0"])[0])
+    return Path(sys.argv[1]), int((sys.argv[2:] or ["0"])[0])
 
 
 class Compared:
-    """Places the terms of a family by a policy, once, and has them judged; policies that predict need a folder."""
+    """Places the terms of a family by a policy, once, and has them judged."""
 
-    def __init__(self, directory: Path | None, seed: int) -> None:
-        self.library = ModelLibrary([]) if directory is None else ModelLibrary.load(directory / "models")
-        self.profiles = () if directory is None else load_profiles(directory / "profiles.json")
-        machine = load_machine(beside_paper.RESQ)
-        self.seed, self.judge = seed, make_judge(machines=[machine])
-        self.cluster = Cluster.uniform(machine, 4 * TERMS, cores_reserved=9, sockets=1)
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.library = ModelLibrary.load(directory / "models")
+        self.profiles = load_profiles(directory / "profiles.json")
+        self.seed, self.judge = seed, make_judge()
+        self.cluster = Cluster.uniform(beside_paper.RESQ, 4 * TERMS, cores_reserved=9, sockets=1)
         self.judged = cache(self._judged)
 
     def _judged(self, policy: str, family: str) -> Judgement:
