@@ -185,6 +185,7 @@ def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
     figures = list(figures)
     rows = [row for figure in figures for row in (kept[figure.name].rows if figure.name in kept else ())]
     counts = {name: sum(row.verdict == name for row in rows) for name in (IN, "fitted", OFF, BARE)}
+    ours = sum(row.verdict == OFF and row.paper == "-" for row in rows)
     missing = [figure.name for figure in figures if figure.impossible is None and figure.name not in kept]
     impossible = sum(figure.impossible is not None for figure in figures)
     text = (
@@ -199,7 +200,7 @@ def page(kept: Mapping[str, Kept], figures: Iterable[Figure]) -> str:
         "| Verdict | Rows |\n| --- | --- |\n"
         f"| in its range, nothing fitted to it | {counts[IN]} |\n"
         f"| fitted: a constant was set by it, no evidence | {counts['fitted']} |\n"
-        f"| **off** | {counts[OFF]} |\n"
+        f"| **off** | {counts[OFF]}, of which {ours} are off a range of ours, since the paper has no figure |\n"
         f"| no range that it could miss, no evidence | {counts[BARE]} |\n"
         f"| figures not measured with this script yet | {', '.join(missing) or 0} |\n"
         f"| not possible here | {impossible} |\n\n"
