@@ -8,6 +8,9 @@ to misses. Shared cores are divided as by a fair scheduler (damped fixed point).
 This iterates ways and core shares, and tables give each tenant's time per packet; `slomo.equilibrium.rounds` iterates
 counters, which ridges give over the neighbours' counters. With masks as data (ways outside a mask are occupied) those
 rounds err by 2.2 % with own ways and 3.3 % with shared ones, these by 0.4 and 1.3 % (E5-2620 v4, 60 partitions).
+The loop is not `rounds.iterate`: its state (counters, waiting, age), unit of steps and channel law (counters scaled to
+the capacity) do not exist here, where bisection finds latency and age within each round. One loop for both would take
+a function for each of these from each of the two, which is more than the eleven lines of the loop here.
 """
 
 import functools
