@@ -90,11 +90,11 @@ def _least_throttled(enough: Sequence[Outlook]) -> list[Mapping[str, Setting]]:
     kinds: dict[tuple[object, ...], list[tuple[tuple[float, ...], Mapping[str, Setting]]]] = {}
     for settings in (outlook.settings for outlook in enough):
         chosen = settings.values()
-        kept = kinds.setdefault(tuple((each.mask, each.weight, each.remote) for each in chosen), [])
+        weakest = kinds.setdefault(tuple((each.mask, each.weight, each.remote) for each in chosen), [])
         percents = tuple(each.bandwidth_percent for each in chosen)
-        if not any(all(map(operator.le, percents, others)) for others, _ in kept):
-            kept.append((percents, settings))
-    return [settings for kept in kinds.values() for _, settings in kept]
+        if not any(all(map(operator.le, percents, others)) for others, _ in weakest):
+            weakest.append((percents, settings))
+    return [settings for weakest in kinds.values() for _, settings in weakest]
 
 
 def least_cost(
@@ -206,8 +206,8 @@ def divisions(situation: Situation, margin: float = 0.0) -> Iterator[dict[str, i
     >>> list(divisions(here))
     [{'a': 15, 'b': 3}, {'a': 16, 'b': 3}]
     """
-    lasting = _latencies_kept(situation, margin)
-    ways, full = _least_ways(situation, _latencies_kept(situation, 0.0)), situation.memory.latency_ns[-1]
+    lasting = _highest_latencies(situation, margin)
+    ways, full = _least_ways(situation, _highest_latencies(situation, 0.0)), situation.memory.latency_ns[-1]
     while ways and sum(ways.values()) < situation.ways:
         yield dict(ways)
         nearest = min(ways, key=lambda name: lasting[name][ways[name] - 1])
@@ -221,7 +221,7 @@ def has_room(situation: Situation, margin: float = 0.0) -> bool:
 
     If not, no setting keeps all promises. A tenant may hold parts of ways, so one way less than it needs may be enough.
     """
-    ways = _least_ways(situation, _latencies_kept(situation, margin))
+    ways = _least_ways(situation, _highest_latencies(situation, margin))
     return sum(ways.values()) - len(ways) < situation.ways
 
 
@@ -229,11 +229,12 @@ def _least_ways(situation: Situation, lasting: Mapping[str, Sequence[float]]) ->
     """Return the fewest own ways with which each promise is kept while memory is idle; all ways if none suffice."""
     idle = situation.memory.latency_ns[0]
     return {
-        name: next((n for n, ns in enumerate(kept, 1) if ns >= idle), situation.ways) for name, kept in lasting.items()
+        name: next((n for n, ns in enumerate(highest, 1) if ns >= idle), situation.ways)
+        for name, highest in lasting.items()
     }
 
 
-def _latencies_kept(situation: Situation, margin: float) -> dict[str, list[float]]:
+def _highest_latencies(situation: Situation, margin: float) -> dict[str, list[float]]:
     """Return the highest memory latency [ns] at which each promise is kept, for 1, 2, ... own ways."""
     lasting = {}
     for name in (name for name in situation.promised_mpps if name in situation.responses):

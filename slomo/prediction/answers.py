@@ -109,7 +109,7 @@ class Answers:
         server, tenant = self.server, self.server.tenants[number]
         ports = "a port" if server.setting.port_gbps is not None else "the machine's ports"
         reason = f"{ports} of {server.ports_gbps:g} Gbit/s for all lets {self.loads[number]:.4g} Mpps through"
-        solo = min(tenant.model.solo_mpps, tenant.wanted_mpps)
+        solo = min(tenant.model.solo_mpps, tenant.demand_mpps)
         return replace(prediction, solo_mpps=solo, reasons=(reason, *prediction.reasons))
 
     def _behind_ports(self, number: int) -> Prediction:
@@ -334,9 +334,9 @@ def answers_of(
 def answers_on(server: TenantModels, how: PredictionOptions) -> Answers:
     """Return the predictions for a server, whose shared ports may limit the loads that reach its NFs."""
     offered, most_gbps = server.loads_mpps, server.ports_gbps
-    if most_gbps == math.inf or sum([tenant.wanted_gbps for tenant in server.tenants]) < (1.0 - 1e-9) * most_gbps:
+    if most_gbps == math.inf or sum([tenant.demand_gbps for tenant in server.tenants]) < (1.0 - 1e-9) * most_gbps:
         return answers_of(server, how, offered)
-    loads, plain = _divided(server, [tenant.wanted_mpps for tenant in server.tenants]), replace(how, explain=False)
+    loads, plain = _divided(server, [tenant.demand_mpps for tenant in server.tenants]), replace(how, explain=False)
     for _ in range(_DIVISIONS):
         if loads == offered:
             return answers_of(server, how, offered)

@@ -37,14 +37,14 @@ class TenantModel:
     adapted: tuple[str, ...] = ()
 
     @property
-    def wanted_mpps(self) -> float:
+    def demand_mpps(self) -> float:
         """Offered load of the NF [Mpps], or its solo throughput if it is saturated."""
         return self.model.solo_mpps if self.offered_mpps is None else self.offered_mpps
 
     @cached_property
-    def wanted_gbps(self) -> float:
-        """Bandwidth on the wire at :attr:`wanted_mpps` [Gbit/s]."""
-        return wire_gbps(self.workload.traffic.packet_size_b, self.wanted_mpps)
+    def demand_gbps(self) -> float:
+        """Bandwidth on the wire at :attr:`demand_mpps` [Gbit/s]."""
+        return wire_gbps(self.workload.traffic.packet_size_b, self.demand_mpps)
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,11 +50,11 @@ def test_a_working_set_that_fits_is_kept_beside_another_that_fits() -> None:
 def test_a_stream_takes_from_a_working_set_until_lines_live_equally_long() -> None:
     fits, stream = response(0.1, (200.0, 100.0, 0.0, 0.0)), response(0.1, (640.0,) * 4)
     done = shared(fits, stream)
-    kept, taken = done.ways
-    misses = 200.0 - 100.0 / 3.0 * (kept - 1.0)
+    held, taken = done.ways
+    misses = 200.0 - 100.0 / 3.0 * (held - 1.0)
     # the age at which it holds S ways is the integral of dS / misses; the stream's is S / 640
     assert taken / 640.0 == pytest.approx(1.0 / 200.0 + 0.03 * math.log(200.0 / misses), rel=0.02)
-    assert kept + taken == pytest.approx(20.0, rel=0.01)
+    assert held + taken == pytest.approx(20.0, rel=0.01)
 
 
 @settings(max_examples=20, deadline=None)

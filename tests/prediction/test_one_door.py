@@ -431,22 +431,22 @@ def test_every_door_knows_how_to_predict(
 def test_a_mix_is_written_the_same_at_every_door(library: ModelLibrary, service: Any, folder: str) -> None:
     """What slomo prints, ``2 x stats + nat``, is read everywhere; so are counts and lists."""
     text, words, plain = "2 x stats + nat", ["stats:2", "nat"], ["stats", "stats", "nat"]
-    wanted = numbers(slomo.predict("lpm", plain, library))
+    expected = numbers(slomo.predict("lpm", plain, library))
     for written in (text, [text], words, {"stats": 2, "nat": 1}):
-        assert numbers(slomo.predict("lpm", written, library)) == wanted
+        assert numbers(slomo.predict("lpm", written, library)) == expected
     for asked in ([text], words):
-        assert numbers(Predictor(library).predict("lpm", asked)) == wanted
-        assert slomo.predict_batch("lpm", [asked], library).throughput_mpps[0] == wanted[0]
+        assert numbers(Predictor(library).predict("lpm", asked)) == expected
+        assert slomo.predict_batch("lpm", [asked], library).throughput_mpps[0] == expected[0]
         told = service.post("/v1/predict", json={"target": "lpm", "competitors": asked}).json()
-        assert told["throughput_mpps"] == wanted[0]
+        assert told["throughput_mpps"] == expected[0]
         columns = service.post("/v1/predict/batch", json={"targets": ["lpm"], "mixes": [asked]}).json()
-        assert columns["throughput_mpps"] == [wanted[0]]
+        assert columns["throughput_mpps"] == [expected[0]]
         told = service.post("/v1/whatif", json={"tenants": ["lpm", *asked]}).json()
-        assert told["tenants"][0]["throughput_mpps"] == wanted[0]
+        assert told["tenants"][0]["throughput_mpps"] == expected[0]
         told = printed("predict", "--target", "lpm", *(w for one in asked for w in ("--with", one)), "--models", folder)
-        assert told["throughput_mpps"] == wanted[0]
+        assert told["throughput_mpps"] == expected[0]
         told = printed("whatif", "lpm", *asked, "--models", folder)
-        assert told["tenants"][0]["throughput_mpps"] == wanted[0]
+        assert told["tenants"][0]["throughput_mpps"] == expected[0]
     (mix,) = named_mixes_plan([f"lpm + {text}"], MACHINE).colocations
     assert [each.nf for each in mix.tenants] == ["lpm", *plain]
 
@@ -512,12 +512,12 @@ def test_memory_is_near_on_the_socket_of_the_nic_at_every_door(library: ModelLib
     assert (again, "nic_socket" in HERE.capacities().to_dict()) == (here.capacities(), False)
     near, far = (ServerSetting(nodes=(node, node)) for node in (1, 0))
     for setting, same in ((near, ServerSetting()), (far, ServerSetting(nodes=(1, 1)))):
-        wanted = [numbers(tenant) for tenant in solve_server(library, ["lpm", "nat"], setting=same).tenants]
+        expected = [numbers(tenant) for tenant in solve_server(library, ["lpm", "nat"], setting=same).tenants]
         asked = solve_server(there, ["lpm", "nat"], setting=setting)
-        assert [numbers(tenant) for tenant in asked.tenants] == wanted
-        assert numbers(slomo.predict("lpm", ["nat"], there, setting=setting)) == wanted[0]
+        assert [numbers(tenant) for tenant in asked.tenants] == expected
+        assert numbers(slomo.predict("lpm", ["nat"], there, setting=setting)) == expected[0]
         rows = what_if(there, ["lpm", "nat"], here, setting).rows()
-        assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in rows] == wanted
+        assert [(row["throughput_mpps"], row["low_mpps"], row["high_mpps"]) for row in rows] == expected
 
 
 def test_a_saved_model_answers_about_ways_as_before(library: ModelLibrary, tmp_path: Any) -> None:
