@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 
 import slomo
 from slomo.cli.main import load_command, main
+from slomo.control.numa import NumaController, NumaTenant
 from slomo.control.pools.foresight import PoolForesight
 from slomo.control.pools.request import PoolRequest
 from slomo.control.situation import foresee_many
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import InvalidValueError, UnsupportedPredictionError
 from slomo.models.library import ModelLibrary
+from slomo.models.partition_profile import PartitionProfile, library_of
+from slomo.placement.chains.policies import Estimate
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host
@@ -107,6 +110,11 @@ class Server:
     def first(self, place: int) -> "Server":
         """Return the same server with another tenant named first."""
         return self.reordered([place, *(i for i in range(len(self.mix)) if i != place)])
+
+    @property
+    def loaded(self) -> "Server":
+        """Return the server with a load for each tenant: more than it can serve, where it had none."""
+        return replace(self, mix=tuple(each.offered(each.traffic.offered_mpps or 20.0) for each in self.mix))
 
     def known_by(self, axes: Set[str]) -> "Server":
         """Return the server with only these axes set; the others are as usual."""
@@ -305,15 +313,15 @@ def by_placement(asked: Asked, server: Server) -> list[Told]:
 
 def by_chains(asked: Asked, server: Server) -> list[Told]:
     """The stages of chains on a node are tenants, each offered its chain's rate."""
+    return by_nodes(node_rates(ThroughputEstimates(asked.library), MACHINE), server)
+
+
+def by_nodes(estimate: Estimate, server: Server) -> list[Told]:
+    """A node is a mix of its own, of tenants that each have a load."""
     sockets = on_sockets(server)
-    mixes = [
-        (node, tuple((server.mix[i].saturated.key, server.mix[i].traffic.offered_mpps or 20.0) for i in here))
-        for node, here in enumerate(sockets)
-    ]
-    solved = node_rates(ThroughputEstimates(asked.library), MACHINE)(mixes)
-    rows = {
-        i: (mpps,) for here, rates in zip(sockets, solved, strict=True) for i, mpps in zip(here, rates, strict=True)
-    }
+    stages = [[(server.mix[i].saturated.key, server.mix[i].traffic.offered_mpps or 0.0) for i in on] for on in sockets]
+    solved = estimate([(node, tuple(each)) for node, each in enumerate(stages)])
+    rows = {i: (mpps,) for on, rates in zip(sockets, solved, strict=True) for i, mpps in zip(on, rates, strict=True)}
     return [rows[place] for place in range(len(server.mix))]
 
 
@@ -364,19 +372,36 @@ DOORS = {
 
 @pytest.mark.parametrize("name", DOORS)
 def test_every_door_tells_the_same_of_a_server_with_every_axis_that_it_knows(asked: Asked, name: str) -> None:
-    """To the last bit, whoever is named first; where a chain has no load, it is offered more than it can serve."""
+    """To the last bit, whoever is named first."""
     door = DOORS[name]
 
     @given(servers())
     @settings(max_examples=door.examples, deadline=None)
     def tells_the_same(drawn: Server) -> None:
         server = drawn.known_by(door.axes)
-        if name == "chains":
-            offered = tuple(each.offered(each.traffic.offered_mpps or 20.0) for each in server.mix)
-            server = replace(server, mix=offered)
+        server = server.loaded if name == "chains" else server
         assert door.ask(asked, server) == [door.tells(row) for row in whole(asked.library, server)]
 
     tells_the_same()
+
+
+@given(servers())
+@settings(max_examples=20, deadline=None)
+def test_controllers_with_profiles_alone_say_what_models_made_of_them_do(library: ModelLibrary, drawn: Server) -> None:
+    """The guard and `numa` have no trained models: each solves its profiles, `numa` where nothing is divided."""
+    known = {model.workload.key: model.allocation for model in library.values() if model.allocation is not None}
+    responses, one = {key: each.response for key, each in known.items()}, next(iter(known.values()))
+    memory = replace(one.memory, most_gb_s=HERE.capacities().memory_gb_s)
+    profile = PartitionProfile(MACHINE, responses, memory, HERE.fingerprint, one.errors, one.shared_errors)
+    models = library_of([profile], HERE)
+    asked = Asked(models, "", None)
+    server = drawn.known_by(EVERY - SOCKETS)
+    assert by_what_if(asked, server) == whole(models, server)
+    assert by_control(asked, server) == [throughput(row) for row in whole(models, server)]
+    tenants = {str(i): NumaTenant(each.saturated, responses[each.saturated.key], i) for i, each in enumerate(drawn.mix)}
+    rates = NumaController("here", HERE, tenants, memory)._rates
+    server = drawn.known_by(LOADS | SOCKETS)
+    assert by_nodes(rates, server.loaded) == [throughput(row) for row in whole(models, server.loaded)]
 
 
 @given(servers())

@@ -19,10 +19,12 @@ MACHINE = load_machine("e5-2620v4")
 def test_needs_grow_with_the_rate_and_serve_it() -> None:
     """More traffic never needs fewer cores or, on one core, ways; a run with exactly these serves the rate."""
     testbed, workload = SimulatedTestbed(MACHINE, accesses=20_000), parse_workload("snort@256B")
-    response = profile_partitions(testbed, MACHINE, [workload]).responses[workload.key]
+    profile = profile_partitions(testbed, MACHINE, [workload])
+    response = profile.responses[workload.key]
     rows = resource_rows(response, MACHINE, [0.5, 1.0, 3.0])
     cores, one_core = [row[3] for row in rows], [row[4] for row in rows if row[3] == 1]
 
+    assert profile.memory.most_gb_s == MACHINE.capacities().memory_gb_s  # controllers solve profiles, models have it
     assert cores == sorted(cores)
     assert cores[0] == 1 < cores[-1]
     assert all(1 <= ways <= 18 and 10 <= percent <= 100 for *_, ways, percent, _ in rows)

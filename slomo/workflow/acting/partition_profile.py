@@ -83,7 +83,8 @@ def profile_partitions(
                 longer = machine.dram_remote_ns - machine.dram_local_ns
                 response = response.with_remote(beside.tenants[0].throughput_mpps, longer)
         responses[workload.key] = response
-    return PartitionProfile(machine.name, responses, fit_memory(latency, traffic), machine.fingerprint, runs=runs)
+    memory = replace(fit_memory(latency, traffic), most_gb_s=machine.capacities().memory_gb_s)
+    return PartitionProfile(machine.name, responses, memory, machine.fingerprint, runs=runs)
 
 
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
