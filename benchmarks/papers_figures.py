@@ -463,7 +463,8 @@ FIGURES: tuple[Figure, ...] = (
            takes_models=True),
     Figure("numasfp-manager", NUMASFP, "ANAT, OpenNetVM", "the same behind a manager's threads", numasfp_manager),
     Figure("numasfp-migration", NUMASFP, "migration", "a function moves between nodes",
-           impossible="one memory node here; an emulated guest moves them (make numa-guest), untimed"),
+           impossible="one memory node here; in an emulated guest numasfp moves functions as rates change "
+                      "(make numa-guest), untimed"),
     Figure("rmd-noisy-neighbour", RMD, "noisy neighbour", "the talk's VM", noisy_neighbour),
     Figure("rmd-root-group", RMD, "guaranteed", "beside a VM that nobody manages", root_group),
     Figure("rmd-vsperf", RMD, "VSPERF", "RFC 2544 with the real Pktgen", vsperf, most_seeds=5, here=True),

@@ -13,6 +13,7 @@ for 0.001), back-to-back the longest burst at the generator's full speed of whic
 
 import argparse
 import os
+import select
 import shutil
 import signal
 import statistics
@@ -69,7 +70,10 @@ def path(folder: Path, function: str) -> Iterator[PktgenGenerator]:
                     yield PktgenGenerator(port=PORT, patience_s=60.0)
             finally:
                 for pid in (*children(process.pid), process.pid):  # `script` gives its child a session of its own
+                    ends = os.pidfd_open(pid)
                     os.kill(pid, signal.SIGKILL)
+                    select.select([ends], [], [], 30.0)  # until it ends, the next one's port would answer for it
+                    os.close(ends)
                 shutil.rmtree(f"/var/run/dpdk/{PREFIX}", ignore_errors=True)
 
 

@@ -23,10 +23,10 @@ from slomo.testbed.host.build import slomo_nf_binary
 HERE = Path(__file__).parent
 LIMIT_S = 420
 #: What enforcement and chains import, and what that imports.
-PACKAGES = ("slomo", "yaml", "msgspec")
+PACKAGES = ("slomo", "yaml", "msgspec", "numpy")
 #: Of the standard library, what no first process needs.
 LEFT_OUT = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages", "dist-packages",
-            "__pycache__", "config-*", "*.a")  # fmt: skip
+            "__pycache__", "config-*", "*.a", "tests")  # fmt: skip
 
 
 def main(kernel: Path) -> int:
@@ -56,11 +56,14 @@ def furnish(root: Path) -> None:
         origin = importlib.util.find_spec(name).origin
         if Path(origin).name == "__init__.py":
             put_tree(root, Path(origin).parent, Path("/packages") / name)
+            if (libraries := Path(origin).parent.with_name(f"{name}.libs")).is_dir():
+                put_tree(root, libraries, Path("/packages") / libraries.name)
         else:
             put(root, Path(origin), Path("/packages") / Path(origin).name)
     native = (root / "packages").rglob("*.so")
     for library_file in needed([interpreter, program, *dynamic.glob("*.so"), *native]):
-        put(root, library_file, library_file)
+        if not library_file.is_relative_to(root):  # a package's own library
+            put(root, library_file, library_file)
     start = root / "init"
     start.write_text(f"#!{interpreter} -IS\nimport sys\nsys.path.insert(0, '/packages')\n"
                      "import runpy\nrunpy.run_path('/check.py', run_name='__main__')\n")  # fmt: skip

@@ -1,12 +1,14 @@
 """What runs in the guest of boot.py: two memory nodes, control groups of version 2, a stock kernel.
 
-Plans are enforced and undone, weights divide a core, a stage of a chain moves to the other node. Every line that begins
-with FAIL is a failure; the last one says RESULT and what was measured.
+Plans are enforced and undone, weights divide a core, a stage of a chain moves to the other node, numasfp moves stages
+as rates change, and a run that is killed while stages move leaves nothing. Every line that begins with FAIL is a
+failure; the last one says RESULT and what was measured.
 """
 
 import ctypes
 import json
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -163,6 +165,88 @@ def moved() -> dict[str, object]:
     return told
 
 
+#: The first chain is the slow one until the other stops; the faster one's stage belongs on the manager's node.
+TAKING_TURNS = (
+    f"stages: {{slow: {{nf: 'router(routes=20000)', core: {NEAR[1]}}}, fast: {{nf: l2fwd, core: {FAR[0]}}}}}\n"
+    "chains: {steady: {stages: [slow], mpps: 0.001}, early: {stages: [fast], mpps: 0.002, to_ms: 4500}}"
+)
+
+
+def migrated() -> dict[str, object]:
+    """Under numasfp the faster chain's stage goes to the manager's node with its memory, and back when it stops."""
+    from slomo.testbed.host.chains.plan import ChainRunSettings
+    from slomo.vocabulary.service_chains import parse_chains
+    from slomo.workflow.chains.on_host import run_chains_on_host
+
+    lines: list[str] = []
+    settings = ChainRunSettings(seconds=14.0, warm_up_ms=500.0)
+    system = parse_chains(TAKING_TURNS)
+    ran = run_chains_on_host(
+        system, "numasfp", settings=settings, interval_s=3.0, told=lambda move: lines.append(str(move))
+    )
+    told = {
+        "lines": lines,
+        "lost": sum(chain.lost_at_entry + chain.lost_behind for chain in ran.chains),
+        "moves": [(move.stage, move.core, move.pages) for move in ran.moves],
+        "notes": ran.notes,
+    }
+    places = [(move.stage, move.core in NEAR) for move in ran.moves]
+    assert sorted(places[:2]) == [("fast", True), ("slow", False)], told
+    assert sorted(places[2:]) == [("fast", False), ("slow", True)], told
+    assert told["lost"] == 0, told
+    for move in ran.moves:
+        node = 0 if move.core in NEAR else 1
+        if move.stage == "slow":  # the other one has few pages but those that it shares with the manager
+            assert move.pages.get(node, 0) >= 0.9 * sum(move.pages.values()) > 100, told
+    return told
+
+
+def killed() -> dict[str, object]:
+    """A run that is killed while numasfp moves stages leaves no process, and the next run no control group."""
+    from slomo.host.orphans import remove_orphans
+
+    before, told = groups().keys(), {}
+    for after_s in (0.0, 0.3, 1.0):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(writer, 2)
+            os.close(reader)
+            migrate_for_ever()
+            os._exit(0)
+        os.close(writer)
+        os.read(reader, 1)  # a stage has moved
+        time.sleep(after_s)
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        deadline = time.monotonic() + 30.0
+        while (left := stages()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.close(reader)
+        remove_orphans()  # as the next run does: of the empty group by which a run ends its processes
+        left += groups().keys() - before
+        assert not left, left
+        told[f"{after_s} s"] = "nothing left"
+    return told
+
+
+def migrate_for_ever() -> None:
+    from slomo.testbed.host.chains.plan import ChainRunSettings
+    from slomo.vocabulary.service_chains import parse_chains
+    from slomo.workflow.chains.on_host import run_chains_on_host
+
+    system = parse_chains(TAKING_TURNS.replace("to_ms: 4500", "to_ms: 1000"))
+    settings = ChainRunSettings(seconds=60.0, warm_up_ms=500.0)
+    run_chains_on_host(
+        system, "numasfp", settings=settings, interval_s=1.0, told=lambda move: print(move, file=sys.stderr)
+    )
+
+
+def stages() -> list[str]:
+    names = (path.read_text().strip() for path in Path("/proc").glob("[0-9]*/comm"))
+    return [name for name in names if name in ("slow", "fast", "slomo-nf-portab")]
+
+
 def main() -> None:
     for kind, where in (
         ("proc", "/proc"),
@@ -175,7 +259,7 @@ def main() -> None:
     mount("cgroup2", str(GROUPS))
     os.environ.update(HOME="/tmp", PATH="/usr/bin:/bin", SLOMO_NF_PORTABLE="/slomo-nf-portable")
     results: dict[str, object] = {}
-    for part in (enforced, weighed, moved):
+    for part in (enforced, weighed, moved, migrated, killed):
         try:
             results[part.__name__] = part()
             print(f"ok   {part.__name__} {json.dumps(results[part.__name__])}", flush=True)

@@ -18,13 +18,12 @@ from slomo.errors import InvalidValueError
 from slomo.models.responses.memory_traffic import MemoryTraffic
 from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.chains.moves import INTERVAL_S
-from slomo.placement.chains.nodes import Need, Node, Nodes, socket_of
+from slomo.placement.chains.nodes import Need, Node, seated, socket_of
 from slomo.placement.chains.policies import Judges, Mix
 from slomo.placement.chains.predicted import best_nodes, served_at
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.request import Request
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.wire import WIRE_OVERHEAD_B
 from slomo.vocabulary.workload import Workload
 
 #: Least relative gain in predicted throughput for a move, and relative change of load below which loads count as equal.
@@ -105,7 +104,13 @@ class NumaController:
         if then_mpps < (1.0 + GAIN) * now_mpps:
             told = ("no other nodes serve more",) if observation.broken else ()
             return ControlDecision(self._plan(state), state, told, escalated=observation.broken)
-        fresh = replace(state, cores=self._seated(state.cores, best), moved=True)
+        sockets = {
+            name: self._sockets[best[name][0]] if name in best else self.machine.socket_of(core)
+            for name, core in state.cores.items()
+        }
+        per = self.machine.cores_per_socket
+        cores_of = {socket: range(socket * per, (socket + 1) * per) for socket in self._sockets}
+        fresh = replace(state, cores=seated(state.cores, sockets, cores_of), moved=True)
         movers = [name for name in loads if fresh.cores[name] != state.cores[name]]
         lost = sum(self.tenants[name].move_s * loads[name] for name in movers)
         rates = f"{then_mpps:.2f} instead of {now_mpps:.2f} Mpps predicted"
@@ -125,9 +130,7 @@ class NumaController:
         )
 
     def _rated(self, name: str, mpps: float) -> RatedChain:
-        workload = self.tenants[name].workload
-        frame_b = workload.traffic.packet_size_b + WIRE_OVERHEAD_B
-        return RatedChain(Request(name, (workload,)), (max(mpps, 1e-6) * 8e-3 * frame_b,))
+        return RatedChain.at_mpps(Request(name, (self.tenants[name].workload,)), mpps)
 
     def _keeps(self, chain: RatedChain, seats: Sequence[int]) -> float:
         return self.tenants[chain.request.id].far if any(seats) else 1.0
@@ -155,18 +158,6 @@ class NumaController:
 
     def _node(self, core: int) -> int:
         return self._sockets.index(self.machine.socket_of(core))
-
-    def _seated(self, cores: Mapping[str, int], nodes: Nodes) -> dict[str, int]:
-        """Give each moving tenant the first free core of its new node; the others keep their cores."""
-        seated = {
-            name: core for name, core in cores.items() if nodes.get(name, (self._node(core),))[0] == self._node(core)
-        }
-        per = self.machine.cores_per_socket
-        for name in cores:
-            if name not in seated:
-                first = self._sockets[nodes[name][0]] * per
-                seated[name] = next(core for core in range(first, first + per) if core not in seated.values())
-        return {name: seated[name] for name in cores}
 
     def _plan(self, state: NumaMemory) -> EnforcementPlan | None:
         if not state.moved:

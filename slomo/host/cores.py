@@ -35,6 +35,16 @@ def node_of(core: int) -> int | None:
     return int(nodes[0][4:]) if nodes else None
 
 
+def cores_by_node(nodes: Path = Path("/sys/devices/system/node")) -> dict[int, tuple[int, ...]]:
+    """Return the memory nodes and their CPUs on which this process may run; none if the kernel lists no nodes."""
+    available = available_cores()
+    listed = {
+        node: parse_cpu_list(_read(nodes / f"node{node}" / "cpulist") or "")
+        for node in parse_cpu_list(_read(nodes / "has_memory") or "")
+    }
+    return {node: tuple(core for core in cores if core in available) for node, cores in listed.items()}
+
+
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Parse a list of CPUs in the kernel's format.
 

@@ -32,7 +32,7 @@ class ProcessGroup(ABC):
 
     `words`: command as a list of words, without a shell. `mark`: mark written into its environment. `environment`:
     variables added to those of this process. `directory`: working directory. `cores`: CPUs on which it may run; if
-    empty, those of this process.
+    empty, those of this process. `listens`: whether it reads what `write` sends.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class ProcessGroup(ABC):
         environment: Mapping[str, str] | None = None,
         directory: str | Path | None = None,
         cores: Sequence[int] = (),
+        listens: bool = False,
     ) -> None:
         self.words, self.mark = tuple(words), mark
         self._last_state: os.waitid_result | None = None
@@ -50,7 +51,7 @@ class ProcessGroup(ABC):
             with _starting, _pinned(cores or os.sched_getaffinity(0)):
                 self._process = subprocess.Popen(
                     self.words,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     env={**os.environ, **(environment or {}), VARIABLE: mark.text},
@@ -77,6 +78,12 @@ class ProcessGroup(ABC):
     def on_line(self, stream: str, handler: LineHandler) -> None:
         """Call `handler` with every further line of ``"stdout"`` or ``"stderr"``."""
         self._handlers[stream].append(handler)
+
+    def write(self, text: str) -> None:
+        """Send text to the program's standard input; a program that has ended gets nothing."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._process.stdin.fileno(), text.encode())
 
     @property
     def pid(self) -> int:
@@ -123,9 +130,10 @@ class ProcessGroup(ABC):
                 self._process.wait(0.1)
             for drain in self._drains.values():
                 drain.join(0.5)
-            for pipe in () if self._drains else (self._process.stdout, self._process.stderr):
-                assert pipe is not None
-                pipe.close()
+            outputs = () if self._drains else (self._process.stdout, self._process.stderr)
+            for pipe in (self._process.stdin, *outputs):
+                if pipe is not None:
+                    pipe.close()
         return -int(signal.SIGKILL) if self._process.returncode is None else self._process.returncode
 
     def _signal(self, number: signal.Signals) -> None:
@@ -151,11 +159,12 @@ class ManagedProcess(ProcessGroup):
         *,
         environment: Mapping[str, str] | None = None,
         directory: str | Path | None = None,
+        listens: bool = False,
     ) -> None:
         self.name, self.cores, self._directory = name, tuple(cores), directory
         self.paused = False
         words = (*_numa_binding(cores), *words)
-        super().__init__(words, mark, environment=environment, directory=directory, cores=cores)
+        super().__init__(words, mark, environment=environment, directory=directory, cores=cores, listens=listens)
 
     def _fault(self, error: OSError) -> TestbedError:
         who, command = f"network function '{self.name}'", f"'{self.words[0]}'"

@@ -115,6 +115,7 @@ static void do_seldom(struct manager *manager, uint64_t now)
 		chain_report_observation(&manager->looks, manager->memory, manager->source, &manager->marks,
 					 (double)(now - manager->begin) / clock_hz());
 		manager->code = chain_children_ended(&manager->children);
+		chain_children_hear(&manager->children);
 	}
 }
 

@@ -9,6 +9,7 @@
 #include "message.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +38,8 @@ static pid_t start(const struct chain_children *children, unsigned number, const
 void chain_children_start(struct chain_children *children, struct chain_memory *memory, struct chain_plan *plan)
 {
 	*children = (struct chain_children){ .memory = memory, .plan = plan, .manager = getpid() };
+	if (plan->live)
+		fcntl(STDIN_FILENO, F_SETFL, O_NONBLOCK);
 	for (unsigned s = 0; s < plan->stage_count; s++)
 		memory->stages[s].pid = start(children, s, NULL);
 }
@@ -92,6 +95,28 @@ void chain_children_move(struct chain_children *children, double time_ms)
 		go_on(children, move);
 	else if (time_ms >= move->at_ms)
 		begin(children, move);
+}
+
+void chain_children_hear(struct chain_children *children)
+{
+	struct chain_plan *plan = children->plan;
+	char *line = children->heard, *end;
+	ssize_t count;
+
+	if (!plan->live)
+		return;
+	count = read(STDIN_FILENO, children->heard + children->heard_count, HEARD_BYTES - children->heard_count);
+	if (count <= 0)
+		return;
+	if (children->next_move == plan->move_count)
+		children->next_move = plan->move_count = 0; /* all are done: their places are free */
+	children->heard_count += (size_t)count;
+	for (char *most = children->heard + children->heard_count; (end = memchr(line, '\n', (size_t)(most - line))); line = end + 1) {
+		*end = '\0';
+		chain_plan_add(plan, line);
+	}
+	children->heard_count -= (size_t)(line - children->heard);
+	memmove(children->heard, line, children->heard_count);
 }
 
 static bool is_stage(const struct chain_children *children, pid_t pid)

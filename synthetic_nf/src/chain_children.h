@@ -4,6 +4,8 @@
 
 #include "chain_memory.h"
 
+#define HEARD_BYTES 4096
+
 struct chain_children {
 	struct chain_memory *memory;
 	struct chain_plan *plan;
@@ -12,6 +14,8 @@ struct chain_children {
 	pid_t heir, leaving; /* 0 where no stage moves */
 	int cpu_before;
 	uint64_t begun_ticks;
+	char heard[HEARD_BYTES]; /* of a line that is not whole yet */
+	size_t heard_count;
 };
 
 void chain_children_start(struct chain_children *children, struct chain_memory *memory, struct chain_plan *plan);
@@ -22,6 +26,9 @@ void chain_children_start(struct chain_children *children, struct chain_memory *
  * heir that cannot start changes nothing.
  */
 void chain_children_move(struct chain_children *children, double time_ms);
+
+/* Add the moves that came by standard input since the last call. */
+void chain_children_hear(struct chain_children *children);
 
 /* The exit code of a stage that ended before its time; 0 while all run. */
 int chain_children_ended(struct chain_children *children);

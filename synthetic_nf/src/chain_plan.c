@@ -205,6 +205,8 @@ static void read_statement(struct chain_plan *plan, struct words *words)
 		plan->shared = number_of(what, words->at[1], 0, 1) > 0;
 	else if (strcmp(what, "pressure") == 0)
 		plan->pressure = number_of(what, words->at[1], 0, 1) > 0;
+	else if (strcmp(what, "live") == 0)
+		plan->live = number_of(what, words->at[1], 0, 1) > 0;
 	else if (strcmp(what, "local") == 0)
 		plan->local = number_of(what, words->at[1], 0, 1) > 0;
 	else if (strcmp(what, "manager") == 0)
@@ -272,6 +274,20 @@ static char *text_of(const char *text)
 	return whole;
 }
 
+void chain_plan_add(struct chain_plan *plan, char *line)
+{
+	struct words words = { .count = 0 };
+	char *rest = NULL;
+
+	for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+		if (words.count == WORDS_MOST)
+			fail(EXIT_USAGE, HINT, "a line of the plan has more than %d words", WORDS_MOST);
+		words.at[words.count++] = word;
+	}
+	if (words.count)
+		read_statement(plan, &words);
+}
+
 struct chain_plan *chain_plan_read(const char *text)
 {
 	struct chain_plan *plan = allocate(1, sizeof(*plan));
@@ -279,18 +295,8 @@ struct chain_plan *chain_plan_read(const char *text)
 
 	*plan = (struct chain_plan){ .ring = 2048, .buffer_bytes = 2048, .high = 0.8, .low = 0.6, .wait_us = 100,
 				     .poll_us = 50, .sample_us = 1000, .observe_ms = 10, .observe_change = 0.05, .seconds = 1 };
-	for (char *line = strtok_r(whole, "\n", &rest_of_text); line; line = strtok_r(NULL, "\n", &rest_of_text)) {
-		struct words words = { .count = 0 };
-		char *rest = NULL;
-
-		for (char *word = strtok_r(line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-			if (words.count == WORDS_MOST)
-				fail(EXIT_USAGE, HINT, "a line of the plan has more than %d words", WORDS_MOST);
-			words.at[words.count++] = word;
-		}
-		if (words.count)
-			read_statement(plan, &words);
-	}
+	for (char *line = strtok_r(whole, "\n", &rest_of_text); line; line = strtok_r(NULL, "\n", &rest_of_text))
+		chain_plan_add(plan, line);
 	check(plan);
 	return plan;
 }

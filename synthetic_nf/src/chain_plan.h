@@ -19,6 +19,7 @@
  *   log STAGE BYTES BUFFER async|blocking DIRECTORY   the stage writes so many bytes per packet to a file without a name
  *   tcp CHAIN RTT_US           the kernel's TCP sends it, MPPS at most; its round trip outside the chain
  *   move STAGE CPU NODE|- MS   start the stage anew on a CPU, its memory on a node, and hand its rings over; after it is named
+ *   live 0|1                   further `move` lines, in the order of their time, come by standard input while the chains run
  */
 #ifndef SLOMO_CHAIN_PLAN_H
 #define SLOMO_CHAIN_PLAN_H
@@ -30,7 +31,7 @@
 #define HOPS_MOST 8 /* stages of one chain */
 #define GROUPS_MOST (STAGES_MOST + 2)
 #define SIZES_MOST 8
-#define MOVES_MOST 16
+#define MOVES_MOST STAGES_MOST
 #define NODES_MOST 1024
 #define PLAN_NAME_BYTES 32
 #define TCP_FRAME_LEAST 590 /* 576 bytes of IP, which every host takes (RFC 791) */
@@ -70,7 +71,7 @@ struct chain_plan {
 	uint32_t ring, buffer_bytes;
 	double high, low, wait_us;
 	double poll_us, sample_us, observe_ms, observe_change, warm_up_ms, seconds;
-	bool shared, pressure, local, ecn;
+	bool shared, pressure, local, ecn, live;
 	int manager_cpu;
 	struct plan_stage stages[STAGES_MOST];
 	unsigned stage_count;
@@ -84,5 +85,8 @@ struct chain_plan {
 
 /* Read a plan, or the file behind '@'; ends the process (code 2) where it is wrong. */
 struct chain_plan *chain_plan_read(const char *text);
+
+/* Read one more line of a plan. */
+void chain_plan_add(struct chain_plan *plan, char *line);
 
 #endif

@@ -169,6 +169,9 @@ static void print_look(const struct chain_memory *memory, const struct chain_sou
 	printf("],\"delivered\":[");
 	for (unsigned c = 0; c < plan->chain_count; c++)
 		printf("%s%llu", c ? "," : "", LONG(chain_source_counters(source, c)->delivered));
+	printf("],\"offered\":[");
+	for (unsigned c = 0; c < plan->chain_count; c++)
+		printf("%s%llu", c ? "," : "", LONG(chain_source_counters(source, c)->offered));
 	puts("]}");
 	fflush(stdout);
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from slomo.host.cores import cores_by_node
 from tests.service.kubernetes.control_plane import TOKEN, ControlPlane
 
 #: The tables of a SmartNIC that Yala's authors publish.
@@ -48,6 +49,7 @@ def programs(*names: str) -> Callable[[], bool]:
 NEEDS: dict[str, Callable[[], bool]] = {
     "clone": programs("git", "make"),
     "cores": lambda: len(os.sched_getaffinity(0)) > 1 and bool(shutil.which("cc")),
+    "nodes": lambda: len(cores_by_node()) > 1,
     "root": lambda: os.geteuid() == 0,
     "dpdk": programs("dpdk-testpmd", "meson"),
     "kube": lambda: (binaries() / "kube-apiserver").exists() and bool(shutil.which("kubectl")),

@@ -108,7 +108,8 @@ TRACE = json.dumps(
     }
 ).encode()  # fmt: skip
 LOOK = (
-    b'{"event": "observe", "time_s": 0.01, "stages": [[5000, 550, 10, 40, 560.0]], "stopped": [0], "delivered": [40]}\n'
+    b'{"event": "observe", "time_s": 0.01, "stages": [[5000, 550, 10, 40, 560.0]], "stopped": [0], "delivered": [40], '
+    b'"offered": [50]}\n'
     b'{"event": "result", "seconds": 1.0, "manager_s": 0.1, "looks": 100, "stages": [{"name": "a", "offered": 9, '
     b'"lost": 0, "served": 9, "refused": 0, "sleeps": 1, "samples": 3, "processor_s": 0.2, "voluntary_switches": 1, '
     b'"involuntary_switches": 0, "cost_cycles": 300, "turns_us": [[4, 1.5]]}], "chains": [{"name": "x", "offered": 9, '

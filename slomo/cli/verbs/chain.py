@@ -22,7 +22,13 @@ def command() -> None:
 
 @command.command("run")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
-@click.option("--policy", metavar="NAME", default="nfvnice", show_default=True, help="nfvnice, cfs, batch or rr.")
+@click.option(
+    "--policy",
+    metavar="NAME",
+    default="nfvnice",
+    show_default=True,
+    help="nfvnice, cfs, batch, rr; numasfp, octans, ...",
+)
 @click.option(
     "--cpu-scheduler",
     "--scheduler",
@@ -48,6 +54,14 @@ def command() -> None:
     metavar="S",
     help="Length of the measurement.",
 )
+@click.option(
+    "--interval-s",
+    type=SECONDS,
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="Time between decisions of numasfp, by the rates measured meanwhile.",
+)
 @click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and of the traffic generator.")
 @click.option(
     "--build", type=click.Choice(["portable", "dpdk"]), default="portable", show_default=True, help="Build of slomo-nf."
@@ -70,6 +84,7 @@ def run(
     policy: str,
     scheduler: str | None,
     without: tuple[str, ...],
+    interval_s: float,
     move: tuple[str, ...],
     figure: str | None,
     as_json: bool,
@@ -78,9 +93,10 @@ def run(
     """Run chains as processes on this machine under a policy, and print each chain's throughput and losses.
 
     cfs, batch and rr are the kernel's schedulers without additions (SCHED_OTHER, SCHED_BATCH, SCHED_RR). nfvnice adds
-    weights by arrivals and costs, and back-pressure to the chains' entries. Needs a C compiler. Weights need the right
-    to make control groups, and rr the right to set a scheduler; without these rights, the chains run with a note on
-    what to grant.
+    weights by arrivals and costs, and back-pressure to the chains' entries. numasfp moves stages between memory nodes
+    every interval, as their chains' rates change; octans, node-first, node-balance and node-balance-stages place them
+    once, after the first interval. Needs a C compiler. Weights need the right to make control groups, and rr the right
+    to set a scheduler; without these rights, the chains run with a note on what to grant.
     """
     from slomo.testbed.host.chains.moves import parse_move
     from slomo.testbed.host.chains.plan import ChainRunSettings
@@ -89,7 +105,15 @@ def run(
     place = figure_path(figure)
     series_ms = 0.0 if place is None else 100.0
     chosen = ChainRunSettings(moves=tuple(map(parse_move, move)), series_ms=series_ms, **options)
-    result = run_chains_on_host(document, policy, scheduler=scheduler, without=without, settings=chosen)
+    result = run_chains_on_host(
+        document,
+        policy,
+        scheduler=scheduler,
+        without=without,
+        settings=chosen,
+        interval_s=interval_s,
+        told=lambda moved: note(str(moved)),
+    )
     if place is not None:
         from slomo.report.acting_figures import chains_over_time
 
@@ -133,12 +157,6 @@ def _print(result: "HostChainResult") -> None:
                 f"{chain.name}: kernel TCP, {chain.tcp.goodput_gbps:.3g} Gbit/s received, "
                 f"{chain.tcp.retransmitted} segments sent again, {chain.tcp.marked} marked (ECN)"
             )
-    for moved in result.moves:
-        pages = ", ".join(f"{count} on node {node}" for node, count in sorted(moved.pages.items()))
-        note(
-            f"{moved.stage} moved to core {moved.core} at {moved.at_s:g} s: ready after {moved.prepared_ms:.1f} ms, "
-            f"rings unserved for {moved.handover_us:.0f} us; its pages: {pages or 'not told'}"
-        )
     note(
         f"wasted work {100 * result.wasted:.1f} %, Jain's index {result.fairness:.3f}, "
         f"control {100 * result.control_share:.2f} % of a core, {result.weight_writes} weights written"

@@ -71,6 +71,24 @@ def cores_on(nodes: Sequence[int], nic_socket: int, used: Counter[int]) -> list[
     return cores
 
 
+def seated(cores: Mapping[str, int], nodes: Mapping[str, int], cores_of: Mapping[int, Sequence[int]]) -> dict[str, int]:
+    """Return a core of its own for each tenant on its node: its present one, or else the first free one there.
+
+    Examples
+    --------
+    >>> seated({"nat": 0, "fw": 1, "ids": 2}, {"nat": 1, "fw": 0, "ids": 1}, {0: (0, 1), 1: (2, 3)})
+    {'nat': 3, 'fw': 1, 'ids': 2}
+    """
+    taken: dict[str, int] = {}
+    for name, core in cores.items():
+        if core in cores_of[nodes[name]] and core not in taken.values():
+            taken[name] = core
+    for name in cores:
+        if name not in taken:
+            taken[name] = next(core for core in cores_of[nodes[name]] if core not in taken.values())
+    return {name: taken[name] for name in cores}
+
+
 def crossings(seats: Sequence[int]) -> int:
     """Return how often a packet crosses nodes on its way from the NIC (node 0) through all stages and back.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.placement.problem.request import Request
-from slomo.vocabulary.wire import WIRE_OVERHEAD_B, mpps_of_gbps
+from slomo.vocabulary.wire import mpps_of_gbps, wire_gbps
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,11 @@ class RatedChain:
                 hint="give gbps: [...], one rate per interval, or an offered load",
             )
 
+    @classmethod
+    def at_mpps(cls, request: Request, mpps: float) -> "RatedChain":
+        """Return a chain with one measured rate [Mpps]; a chain without packets has a packet per second."""
+        return cls(request, (wire_gbps(request.chain[0].traffic.packet_size_b, max(mpps, 1e-6)),))
+
     def offered_mpps(self, interval: int) -> float:
         """Return the chain's offered rate in an interval [Mpps]."""
         return mpps_of_gbps(self.gbps[interval], self.request.chain[0].traffic.packet_size_b)
@@ -41,5 +46,5 @@ class RatedChain:
         traffic = request.chain[0].traffic
         rates = tuple(float(rate) for rate in data.get("gbps", ()))
         if not rates and traffic.offered_mpps is not None:
-            rates = (traffic.offered_mpps * 8e-3 * (traffic.packet_size_b + WIRE_OVERHEAD_B),)
+            rates = (wire_gbps(traffic.packet_size_b, traffic.offered_mpps),)
         return cls(request, rates)

@@ -35,8 +35,9 @@ class ChainLook(NamedTuple):
     stages: tuple[StageLook, ...]
     stopped: tuple[bool, ...]
     cores: tuple[int, ...] = ()
-    #: Packets of each chain delivered since the start.
+    #: Packets of each chain delivered, and offered, since the start.
     delivered: tuple[int, ...] = ()
+    offered: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,14 +174,15 @@ def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
     Examples
     --------
     >>> stages = [[5000, 550, 10, 40, 560.0]]
-    >>> look_of({"time_s": 0.01, "stages": stages, "stopped": [0], "delivered": [40]}).stages[0].paid_cycles
-    560.0
+    >>> look_of({"time_s": 0.01, "stages": stages, "stopped": [0], "delivered": [40], "offered": [50]}).stages[0].lost
+    10
     """
     stages = tuple(
         StageLook(arrivals, cost or None, lost, served, paid or None)
         for arrivals, cost, lost, served, paid in line["stages"]
     )
-    return ChainLook(line["time_s"], stages, tuple(map(bool, line["stopped"])), cores, tuple(line["delivered"]))
+    stopped = tuple(map(bool, line["stopped"]))
+    return ChainLook(line["time_s"], stages, stopped, cores, tuple(line["delivered"]), tuple(line["offered"]))
 
 
 @understood()

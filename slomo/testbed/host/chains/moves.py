@@ -30,6 +30,13 @@ class StageMove:
     at_s: float
     #: Memory node for its allocations; None leaves that to the kernel.
     node: int | None = None
+    #: Why the stage moves.
+    reason: str = ""
+
+    @property
+    def statement(self) -> str:
+        """The move as a statement of the native program's plan."""
+        return f"move {self.stage} {self.core} {'-' if self.node is None else self.node} {1e3 * self.at_s:g}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,17 @@ class MoveOutcome:
     handover_us: float
     #: Memory node -> number of the process's own pages right after the move; empty if the kernel does not report it.
     pages: dict[int, int]
+    #: Why the stage moved.
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """Return the stage, its new place, why it moved and what the move cost, on one line."""
+        pages = ", ".join(f"{count} on node {node}" for node, count in sorted(self.pages.items()))
+        return (
+            f"{self.stage} moved to core {self.core} at {self.at_s:g} s{self.reason and f' ({self.reason})'}: ready "
+            f"after {self.prepared_ms:.1f} ms, rings unserved for {self.handover_us:.0f} us; its pages: "
+            f"{pages or 'not told'}"
+        )
 
 
 def parse_move(text: str) -> StageMove:
@@ -56,7 +74,7 @@ def parse_move(text: str) -> StageMove:
     Examples
     --------
     >>> parse_move("nat=2:1@0.5")
-    StageMove(stage='nat', core=2, at_s=0.5, node=1)
+    StageMove(stage='nat', core=2, at_s=0.5, node=1, reason='')
     """
     match = _MOVE.fullmatch(text)
     if match is None:
@@ -113,7 +131,7 @@ def memory_nodes(file: Path = Path("/sys/devices/system/node/has_memory")) -> tu
         return ()
 
 
-def outcome_of(line: dict[str, Any]) -> MoveOutcome:
+def outcome_of(line: dict[str, Any], reason: str = "") -> MoveOutcome:
     """Return the manager's report of a move, with the present number of the process's pages on each node."""
     return MoveOutcome(
         stage=line["stage"],
@@ -122,4 +140,5 @@ def outcome_of(line: dict[str, Any]) -> MoveOutcome:
         prepared_ms=line["prepared_ms"],
         handover_us=line["handover_us"],
         pages=pages_by_node(int(line["pid"])),
+        reason=reason,
     )

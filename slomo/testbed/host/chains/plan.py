@@ -62,8 +62,9 @@ class ChainRunSettings:
     looks: bool = False
     #: Least time between two states of the result's series, in steps of 10 [ms]; 0 for no series.
     series_ms: float = 0.0
-    #: Moves of stages during the run.
+    #: Moves of stages during the run, and whether more of them are sent while it runs.
     moves: tuple[StageMove, ...] = ()
+    live: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.seconds < float("inf"):
@@ -106,6 +107,7 @@ def render_plan(
         f"pressure {int(settings.pressure)}",
         f"local {int(settings.local)}",
         f"ecn {int(settings.ecn)}",
+        f"live {int(settings.live)}",
         f"sample_us {settings.sample_us:g}",
         f"observe_ms {look_ms:g}",
         f"warm_up_ms {settings.warm_up_ms:g}",
@@ -134,9 +136,7 @@ def render_plan(
         for chain in system.chains
         if chain.from_ms > 0.0 or chain.to_ms < float("inf")
     ]
-    for move in sorted(settings.moves, key=lambda move: move.at_s):
-        node = "-" if move.node is None else move.node
-        lines.append(f"move {move.stage} {move.core} {node} {1e3 * move.at_s:g}")
+    lines += [move.statement for move in sorted(settings.moves, key=lambda move: move.at_s)]
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ from slomo.host.orphans import kill_marked, remove_files_of, remove_orphans
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.chains.looks import ChainLook, HostChainResult, look_of, parse_line, result_of, understood
-from slomo.testbed.host.chains.moves import MoveOutcome, outcome_of
+from slomo.testbed.host.chains.moves import MoveOutcome, StageMove, outcome_of
 from slomo.testbed.host.chains.plan import LOOK_MS, ChainRunSettings, render_plan
 from slomo.testbed.host.chains.processor_groups import (
     GroupWeights,
@@ -31,25 +31,37 @@ from slomo.vocabulary.service_chains import ChainSystem
 
 #: Function called with every report and the writer of weights, which is None without control groups.
 Watcher = Callable[[ChainLook, GroupWeights | None], None]
+#: Function called with every report while no stage moves; returns stages to move now.
+Migration = Callable[[ChainLook], Sequence[StageMove]]
 _START_LIMIT_S = 60.0
 _END_LIMIT_S = 5.0
 _USAGE = 2
 
 
-def run_on_host(system: ChainSystem, settings: ChainRunSettings, watch: Watcher | None = None) -> HostChainResult:
+def run_on_host(
+    system: ChainSystem,
+    settings: ChainRunSettings,
+    watch: Watcher | None = None,
+    migration: Migration | None = None,
+    told: Callable[[MoveOutcome], None] | None = None,
+) -> HostChainResult:
     """Run chains on this machine for the time in `settings` and return the result.
 
-    `watch` is called every 10 ms with the observation and the writer of weights.
+    `watch` is called every 10 ms with the observation and the writer of weights; `migration`, too, if no stage is
+    moving. `told` is called when a stage has moved.
     """
     remove_orphans()
     mark = new_mark()
     tree, notes = _tree(settings)
     parent, groups = (None, None) if tree is None else tree.paths(mark, [stage.name for stage in system.stages])
     watch = watch if tree is not None else None  # without groups no weight can be set, so no report is needed
-    plan = render_plan(system, replace(settings, looks=watch is not None), parent, groups)
-    run = _Run(system, settings, watch, tree, parent, groups)
+    live = migration is not None
+    settings = replace(settings, looks=watch is not None or live, live=live)
+    plan = render_plan(system, settings, parent, groups)
     words = [str(slomo_nf_binary(settings.build)), "--die-with-parent", "--chain", plan]
-    process = ManagedProcess("chains", words, available_cores(), mark)
+    process = ManagedProcess("chains", words, available_cores(), mark, listens=live)
+    run = _Run(system, settings, watch, tree, parent, groups)
+    run.migration, run.send, run.told = migration, process.write, told
     try:
         process.on_line("stdout", run.take)
         process.listen()
@@ -113,12 +125,17 @@ class _Run:
         self.notes: list[str] = []
         self.moves: list[MoveOutcome] = []
         self.series: list[ChainLook] = []
+        self.migration: Migration | None = None
+        self.send: Callable[[str], None] | None = None
+        self.told: Callable[[MoveOutcome], None] | None = None
+        #: Requested moves that are neither done nor given up, by stage.
+        self._moving: dict[str, StageMove] = {}
         self.last: dict[str, Any] | None = None
         self.problem: BaseException | None = None
 
     def take(self, _: float, text: str) -> None:
         """Process one line of the manager's output; the reading thread keeps errors for the main thread."""
-        if self._watch is None and not self._settings.series_ms and '"observe"' in text[:20]:
+        if not (self._settings.looks or self._settings.series_ms) and '"observe"' in text[:20]:
             return
         line = parse_line(text)
         try:
@@ -136,10 +153,18 @@ class _Run:
                 self._watch(look, self._weights)
             if self._settings.series_ms:
                 self._keep(look)
+            if self.migration is not None and self.send is not None and not self._moving:
+                moves = self.migration(look)
+                self._moving = {move.stage: move for move in moves}
+                self.send("".join(f"{move.statement}\n" for move in moves))
         elif line["event"] == "moved":
-            self.moves.append(outcome_of(line))
+            asked = self._moving.pop(line["stage"], None)
+            self.moves.append(outcome_of(line, asked.reason if asked else ""))
             self._cores[line["stage"]] = line["cpu"]
+            if self.told is not None:
+                self.told(self.moves[-1])
         elif line["event"] == "stayed":
+            self._moving.pop(line["stage"], None)
             node = f", node {line['node']}" if line["node"] >= 0 else ""
             where = f"core {line['cpu']}{node}"
             self.notes.append(f"stage '{line['stage']}' stayed where it was: it could not start on {where}")
@@ -181,6 +206,7 @@ class _Run:
     def result(self) -> HostChainResult:
         """Return the result of the finished run."""
         assert self.last is not None
+        self.notes += [f"stage '{name}' was still to move when the run ended" for name in self._moving]
         chain_result = result_of(self.last)
         whole_s = chain_result.seconds + self._settings.warm_up_ms / 1e3
         changes = 0 if self._weights is None else self._weights.changes
