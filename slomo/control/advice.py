@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_many
-from slomo.models.responses.partition import FIRST_STEPS, STEPS
+from slomo.models.responses.partition import STEPS
 from slomo.vocabulary.way_masks import way_block
 
 #: Throttles to try [%], weakest first.
@@ -239,7 +239,7 @@ def _highest_latencies(situation: Situation, margin: float) -> dict[str, list[fl
     lasting = {}
     for name in (name for name in situation.promised_mpps if name in situation.responses):
         packet_us = situation.bias.get(name, 1.0) / max(situation.needed_mpps(name) * (1.0 + margin), 1e-12)
-        lines = situation.responses[name].table(100.0, situation.ways)[FIRST_STEPS::STEPS].tolist()
+        lines = situation.responses[name].table(100.0, situation.ways)[STEPS::STEPS].tolist()
         lasting[name] = [1e3 * (packet_us - start) / max(slope, 1e-12) for start, slope, _ in lines]
     return lasting
 

@@ -27,20 +27,20 @@ from slomo.models.responses.partition import (
     AGE_HIGH,
     AGE_LOW,
     AGE_STEPS,
-    FIRST_STEPS,
     STEPS,
     PartitionResponse,
 )
 from slomo.vocabulary.vector import Floats
 
-_ROUNDS, _DAMPING, _HALVINGS, _PACKET_HALVINGS = 12, 0.3, 14, 9
-#: Number of bisection steps between two rounds, and relative width of the bracket around the last latency.
-_FEW_HALVINGS, _BRACKET = 5, 0.3
-#: Width of the bracket around the last age, in decades.
-_AGE_BRACKET = 0.2
-_SETTLED_WAYS = 0.05
-#: Fewest ways of a mask that packets leave to lines.
-_LEAST_ROOM = 0.05
+#: Most rounds, share of the ways that stays in each, and bisection steps before the first round. Twice as many rounds
+#: or steps, and half or twice of each other number here, change the mean error of 200 partitions by less than 0.02
+#: points.
+_ROUNDS, _DAMPING, _HALVINGS, _PACKET_HALVINGS = 16, 0.3, 14, 9
+#: Number of bisection steps between two rounds, and half width of the brackets around the last latency (as a share) and
+#: the last age (in decades) in the first round, and by what each round narrows both: rounds converge, and so do they.
+_FEW_HALVINGS, _BRACKET, _AGE_BRACKET, _NARROWER = 5, 0.3, 0.2, 0.75
+#: Change of ways in a round below which a setting has converged.
+_SETTLED_WAYS = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,16 +140,17 @@ def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted
     age: Floats | None = None
     moves = (cache.has_company.any(axis=1) | board.is_crowded)[:, None]  # settled ones stay: batches equal single calls
     latency = _latencies(costs, board.remote_ns > 0.0, curve) if moves.any() else shares
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         if not moves.any():
             break
-        filled, age = cache.filled(board, costs, latency, age)
+        width = _NARROWER**number
+        filled, age = cache.filled(board, costs, latency, age, width)
         fresh, apart = _DAMPING * ways + (1.0 - _DAMPING) * filled, board.shares(costs, latency, shares)
         moved = np.maximum(np.abs(fresh - ways), np.abs(apart - shares)).max(axis=1, keepdims=True)
         ways, shares = np.where(moves, fresh, ways), np.where(moves, apart, shares)
         moves &= moved >= _SETTLED_WAYS
         costs = board.costs(ways, shares)
-        latency = _latencies(costs, board.remote_ns > 0.0, curve, latency)
+        latency = _latencies(costs, board.remote_ns > 0.0, curve, latency, width)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
     costs = _within_channel(costs, board.remote_ns > 0.0, latency, memory.most_gb_s)
     by_tenant = costs.rates(latency), costs.capacity(latency), ways, shares, latency
@@ -200,8 +201,7 @@ class _Board:
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
         """Return every tenant's time (over its share of a core) and traffic per packet with the ways that it fills."""
-        at = np.where(ways < 1.0, ways * FIRST_STEPS, FIRST_STEPS + (ways - 1.0) * STEPS)  # as `way_grid` numbers them
-        at = np.minimum(at, self.tables.shape[1] - 1.001)
+        at = np.minimum(ways * STEPS, self.tables.shape[1] - 1.001)  # as `way_grid` numbers them
         low = at.astype(np.int64)
         share = (at - low)[..., None]
         rows, place = self.tables.reshape(-1, self.tables.shape[2]), self.which * self.tables.shape[1] + low
@@ -316,27 +316,27 @@ class _Cache:
             lines = np.matmul(self.together, board.ways_at(middle + rate)[..., None])[..., 0]
             too_old = lines + written * np.minimum(per_age * 10.0**middle, most) > self.size
             low, high = np.where(too_old, low, middle), np.where(too_old, middle, high)
-        size = np.maximum(self.size - written * np.minimum(per_age * 10.0**low, most), _LEAST_ROOM)
+        size = np.maximum(self.size - written * np.minimum(per_age * 10.0**low, most), 0.0)
         return replace(self, inside=self.inside * (size / self.size)[..., None], size=size)
 
     def filled(
-        self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None
+        self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None, width: float
     ) -> tuple[Floats, Floats | None]:
         """Return the number of ways that each tenant fills at given speeds, and the age of its oldest line."""
         rates = np.maximum(costs.rates(latency), 1e-6)
-        age = self._age(board, np.log10(rates), last) if self.is_apart.any() else None
+        age = self._age(board, np.log10(rates), last, width) if self.is_apart.any() else None
         aged = rates if age is None else np.minimum(board.ways_at(age + np.log10(rates)), self.size)
         if self.is_apart.all():
             return aged, age
         divided = self.divided(np.maximum(rates * costs.bytes_per_packet, 1e-6))
         return np.where(self.is_apart[:, None], aged, divided), age
 
-    def _age(self, board: _Board, rate: Floats, last: Floats | None) -> Floats:
+    def _age(self, board: _Board, rate: Floats, last: Floats | None, width: float) -> Floats:
         """Find the age of the oldest cache line by bisection; infinite if all lines fit."""
         if last is None:
             low, high, halvings = np.full(rate.shape, AGE_LOW - 3.0), np.full(rate.shape, AGE_HIGH + 3.0), _HALVINGS
         else:
-            low, high, halvings = last - _AGE_BRACKET, last + _AGE_BRACKET, _FEW_HALVINGS
+            low, high, halvings = last - width * _AGE_BRACKET, last + width * _AGE_BRACKET, _FEW_HALVINGS
         for _ in range(halvings):
             middle = 0.5 * (low + high)
             total = np.matmul(self.together, board.ways_at(middle + rate)[..., None])[..., 0]
@@ -352,7 +352,11 @@ class _Cache:
 
 
 def _latencies(
-    costs: _Costs, remote: NDArray[np.bool_], curve: tuple[Floats, Floats], last: Floats | None = None
+    costs: _Costs,
+    remote: NDArray[np.bool_],
+    curve: tuple[Floats, Floats],
+    last: Floats | None = None,
+    width: float = 1.0,
 ) -> Floats:
     """Return the memory latency of each tenant, shape (settings, tenants), one per memory node."""
     latency = np.zeros(remote.shape)
@@ -362,16 +366,17 @@ def _latencies(
             replace(costs, bytes_per_packet=np.where(here, costs.bytes_per_packet, 0.0)) if remote.any() else costs
         )
         before = None if last is None else np.where(here, last, 0.0).max(axis=1)
-        latency = np.where(here, _latency(of_node, curve, before)[:, None], latency)
+        latency = np.where(here, _latency(of_node, curve, before, width)[:, None], latency)
     return latency
 
 
-def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None = None) -> Floats:
+def _latency(costs: _Costs, curve: tuple[Floats, Floats], last: Floats | None, width: float) -> Floats:
     """Find the memory latency by bisection, starting near the last latency."""
     count = costs.start.shape[0]
     low, high = np.full(count, curve[0][0]), np.full(count, curve[0][-1])
     if last is not None:
-        low, high = np.maximum(low, last * (1.0 - _BRACKET)), np.minimum(high, last * (1.0 + _BRACKET))
+        near = width * _BRACKET
+        low, high = np.maximum(low, last * (1.0 - near)), np.minimum(high, last * (1.0 + near))
     for _ in range(_HALVINGS if last is None else _FEW_HALVINGS):
         middle = 0.5 * (low + high)
         more = costs.traffic(middle[:, None]) > np.interp(middle, *curve)

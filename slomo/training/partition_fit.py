@@ -13,9 +13,6 @@ import numpy as np
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import PartitionResponse
 
-#: Distance of a working set's end from the line between its neighbours below which it is noise, as a share of the time.
-_KNEE = 1e-3
-
 
 @dataclass(frozen=True)
 class PartitionRow:
@@ -157,8 +154,8 @@ def _with_knees(response: PartitionResponse) -> PartitionResponse:
         if ways[i - 1] >= 1.0 and slope[i - 1] < slope[i] < slope[i + 1] and time[i] > time[i + 1]:
             gap = ways[i + 1] - ways[i]
             after = (time[i + 1] - time[i] - slope[i + 1] * gap) / (slope[i - 1] - slope[i + 1])
-            if (slope[i] - slope[i - 1]) * after > _KNEE * time[i]:
-                knees.append((i, ways[i] + after, slope[i - 1] * after / (time[i + 1] - time[i])))
+            if ways[i] < ways[i] + after < ways[i + 1]:  # not so where rounding alone tells the slopes apart
+                knees.append((i, ways[i] + after, min(slope[i - 1] * after / (time[i + 1] - time[i]), 1.0)))
     grid = np.array([*ways, *(at for _, at, _ in knees)])
     order = np.argsort(grid)
 

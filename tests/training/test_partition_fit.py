@@ -48,3 +48,14 @@ def test_a_working_set_may_end_between_two_numbers_of_ways() -> None:
 
     assert [1.0 / fitted.mpps(ways, 80.0) for ways in (3.0, 3.25, 3.5, 3.75)] == pytest.approx([0.25, 0.225, 0.2, 0.2])
     assert [ways for ways, _ in fitted.curve] == list(range(1, 9))
+
+
+def test_where_a_working_set_ends_no_more_is_left_out_than_was_measured() -> None:
+    """More ways than the working set needs slow a function a little here: lines that meet lower fetch nothing less."""
+    times = {float(ways): 0.2 + 0.1 * max(0.0, 3.5 - ways) + 0.03 * max(0.0, ways - 3.5) for ways in range(1, 9)}
+    rows = [
+        PartitionRow(ways, 100.0, 80.0, 1.0 / us, 64.0, fetched_bytes=100.0 * max(0.0, 3.5 - ways))
+        for ways, us in times.items()
+    ]
+
+    assert min(fit_response("nf", rows).fetched_bytes) >= 0.0

@@ -24,8 +24,8 @@ from slomo.models.responses.memory_traffic import MemoryTraffic
 from slomo.vocabulary.vector import Floats
 
 SCHEMA_VERSION = 2
-#: Points per way of `PartitionResponse.table`, in the first way and in the others: small working sets end in the first.
-FIRST_STEPS, STEPS = 256, 32
+#: Points per way of `PartitionResponse.table`.
+STEPS = 32
 #: Decimal logarithms of the ages of `PartitionResponse.held`, and points per decade.
 AGE_LOW, AGE_HIGH, AGE_STEPS = -5.0, 5.0, 24
 #: Relative discount of a promise against the measurement. It covers the interpolation error and memory bandwidth, which
@@ -245,8 +245,8 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
 
 def way_grid(ways: int) -> Floats:
-    """Return the numbers of ways at which tables have values: `FIRST_STEPS` up to one way, then `STEPS` per way."""
-    return np.concatenate([np.arange(FIRST_STEPS) / FIRST_STEPS, 1.0 + np.arange(STEPS * (ways - 1) + 1) / STEPS])
+    """Return the numbers of ways at which tables have values: `STEPS` per way."""
+    return np.arange(STEPS * ways + 1) / STEPS
 
 
 def _between(x: float, grid: Sequence[float], values: Sequence[float]) -> float:

@@ -31,12 +31,14 @@ NOISE_LEVELS = (0, 2, 5)
 NOISY_WAYS = (1, 3, 6, 12)
 #: Runs in which streams fill the workload's ways: share of the ways into which no card writes (at least as many ways),
 #: streams, their throttle, the workload's throttle [%]. The workload occupies a tenth of a way to half of the cache.
+#: Each run is needed: without one, the mean error of 200 partitions is 0.02 to 0.37 points higher on the E5-2620 v4 or
+#: the Gold 6430. Five more, with other streams and throttles, did not lower it.
 CROWDS = (
-    *((1.0, 1, 1, percent, None) for percent in (10, 20, 40, None)),
+    (1.0, 1, 1, 20, None),
     *((0.5, 1, 1, percent, None) for percent in (10, None)),
-    *((0.0, 4, streams, percent, None) for streams, percent in ((1, 10), (1, None), (3, None))),
+    (0.0, 4, 1, 10, None),
     *((0.0, ways, 1, None, None) for ways in (1, 2)),
-    *((share, ways, 1, None, 10) for share, ways in ((1.0, 1), (0.0, 1))),
+    *((share, 1, 1, None, 10) for share in (1.0, 0.0)),
 )
 #: Random partitions run to calibrate intervals, with exclusive and with shared ways; none is among the profiled ones.
 CALIBRATION_RUNS = 24
