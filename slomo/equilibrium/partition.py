@@ -13,10 +13,12 @@ the capacity) do not exist here, where bisection finds latency and age within ea
 a function for each of these from each of the two, which is more than the eleven lines of the loop here.
 """
 
+import copy
 import functools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -136,21 +138,8 @@ def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted
     if board.written:
         cache = cache.without_packets(board, costs.rates(curve[0][:1]))
         ways = cache.divided(shares)
-        costs = board.costs(ways, shares)
-    age: Floats | None = None
-    moves = (cache.has_company.any(axis=1) | board.is_crowded)[:, None]  # settled ones stay: batches equal single calls
-    latency = _latencies(costs, board.remote_ns > 0.0, curve) if moves.any() else shares
-    for number in range(_ROUNDS):
-        if not moves.any():
-            break
-        width = _NARROWER**number
-        filled, age = cache.filled(board, costs, latency, age, width)
-        fresh, apart = _DAMPING * ways + (1.0 - _DAMPING) * filled, board.shares(costs, latency, shares)
-        moved = np.maximum(np.abs(fresh - ways), np.abs(apart - shares)).max(axis=1, keepdims=True)
-        ways, shares = np.where(moves, fresh, ways), np.where(moves, apart, shares)
-        moves &= moved >= _SETTLED_WAYS
-        costs = board.costs(ways, shares)
-        latency = _latencies(costs, board.remote_ns > 0.0, curve, latency, width)
+    unsettled = _settle(cache, board, curve, ways, shares)
+    costs = board.costs(ways, shares)
     latency = _latencies(costs, board.remote_ns > 0.0, curve)
     costs = _within_channel(costs, board.remote_ns > 0.0, latency, memory.most_gb_s)
     by_tenant = costs.rates(latency), costs.capacity(latency), ways, shares, latency
@@ -158,9 +147,39 @@ def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted
     return [
         Parted(tuple(mpps), tuple(most), tuple(held), tuple(share), tuple(ns), traffic, still)
         for mpps, most, held, share, ns, traffic, still in zip(
-            *lists, costs.traffic(latency).tolist(), (~moves[:, 0]).tolist(), strict=True
+            *lists, costs.traffic(latency).tolist(), (~unsettled).tolist(), strict=True
         )
     ]
+
+
+def _settle(
+    cache: "_Cache", board: "_Board", curve: tuple[Floats, Floats], ways: Floats, shares: Floats
+) -> NDArray[np.bool_]:
+    """Iterate ways and core shares, in place, until they converge; return the settings that did not.
+
+    A setting that has converged is left out of the next rounds, so that batches equal single calls.
+    """
+    rows = np.flatnonzero(cache.has_company.any(axis=1) | board.is_crowded)
+    cache, board, age = cache.only(rows), board.only(rows), None
+    costs = board.costs(ways[rows], shares[rows])
+    latency = _latencies(costs, board.remote_ns > 0.0, curve)
+    for number in range(_ROUNDS):
+        if not len(rows):
+            break
+        width, before, apart = _NARROWER**number, ways[rows], shares[rows]
+        filled, age = cache.filled(board, costs, latency, age, width)
+        ways[rows] = _DAMPING * before + (1.0 - _DAMPING) * filled
+        shares[rows] = board.shares(costs, latency, apart)
+        moved = np.maximum(np.abs(ways[rows] - before), np.abs(shares[rows] - apart)).max(axis=1)
+        left = moved >= _SETTLED_WAYS
+        if not left.all():
+            rows, cache, board, latency = rows[left], cache.only(left), board.only(left), latency[left]
+            age = None if age is None else age[left]
+        costs = board.costs(ways[rows], shares[rows])
+        latency = _latencies(costs, board.remote_ns > 0.0, curve, latency, width)
+    unsettled = np.zeros(len(ways), dtype=bool)
+    unsettled[rows] = True
+    return unsettled
 
 
 def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats, most_gb_s: float) -> "_Costs":
@@ -198,6 +217,14 @@ class _Board:
         alone = (cores < 0).all()
         self.groups = [] if alone else [_groups(*row) for row in zip(cores.tolist(), weights.tolist(), strict=True)]
         self.is_crowded = np.array([bool(groups) for groups in self.groups] or [False] * len(cores))
+
+    def only(self, rows: NDArray[Any]) -> "_Board":
+        """Return the constants of some of the settings."""
+        board = copy.copy(self)
+        for name in ("which", "buffer_ways", "buffer_bytes", "offered", "remote_ns", "remote_us", "is_crowded"):
+            setattr(board, name, getattr(self, name)[rows])
+        board.groups = [self.groups[row] for row in np.arange(len(self.which))[rows]] if self.groups else []
+        return board
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
         """Return every tenant's time (over its share of a core) and traffic per packet with the ways that it fills."""
@@ -298,6 +325,10 @@ class _Cache:
         together, common = masks[:, :, None] == masks[:, None, :], masks[:, :, None] & masks[:, None, :] != 0
         is_apart = (together | ~common).all(axis=(1, 2))
         return cls(inside, together.astype(float), inside.sum(axis=2), is_apart, common.sum(axis=2) > 1)
+
+    def only(self, rows: NDArray[Any]) -> "_Cache":
+        """Return the caches of some of the settings."""
+        return _Cache(*(getattr(self, name)[rows] for name in _Cache.__dataclass_fields__))
 
     def without_packets(self, board: _Board, rates: Floats) -> "_Cache":
         """Return the cache that packets leave to lines, at given packet rates [Mpps].
