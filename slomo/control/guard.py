@@ -54,15 +54,9 @@ class GuardMemory:
 class GuardController:
     """Keeps promises by changing cache ways, throttles and CPU weights, chosen by predictions.
 
-    Parameters
-    ----------
-    server : str
-        Name of the server in plans.
-    initial : Situation
-        Responses, memory and ways. Its settings are in force at first; a tenant without a setting has all ways and no
-        throttle. Its promises are kept before the first reading.
-    margin : float
-        Share by which predictions must exceed promises.
+    `server`: name of the server in plans. `initial`: its settings are in force at first; a tenant without a setting has
+    all ways and no throttle. Its promises are kept before the first reading. `margin`: share by which predictions must
+    exceed promises.
     """
 
     name = "guard"

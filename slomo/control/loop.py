@@ -68,20 +68,10 @@ class Step:
 
 
 class ControlLoop:
-    """Runs one controller on one machine.
+    """Runs one controller on one machine, the `plant`.
 
-    Parameters
-    ----------
-    plant : Plant
-        The machine.
-    controller : Controller
-        The controller.
-    settings : Patience
-        Times and limits of the loop.
-    receipts : path, optional
-        Folder of receipts.
-    on_alarm : callable, optional
-        Called with the failure when an alarm begins, and with an empty text when it ends.
+    `settings`: times and limits of the loop. `receipts`: folder of receipts. `on_alarm`: called with the failure when
+    an alarm begins, and with an empty text when it ends.
     """
 
     def __init__(

@@ -138,22 +138,14 @@ class Cautious(Protocol):
 
 @dataclass(frozen=True)
 class Patience:
-    """How long the loop waits after changes, and how many failed rounds it accepts.
+    """How long the loop waits after changes, and how many failed rounds it accepts."""
 
-    Attributes
-    ----------
-    period_s : float
-        Time between observations.
-    dwell_s : float
-        Least time between changes.
-    cool_down_s : float
-        Time without changes after a change that was undone because it did not help.
-    faults : int
-        Number of successive rounds without a plausible reading after which an alarm is raised. A loosened setting that
-        no reading has confirmed is then undone; all other settings stay in force.
-    """
-
+    #: Time between observations.
     period_s: float = 1.0
+    #: Least time between changes.
     dwell_s: float = 5.0
+    #: Time without changes after a change that was undone because it did not help.
     cool_down_s: float = 30.0
+    #: Number of successive rounds without a plausible reading after which an alarm is raised. A loosened setting that
+    #: no reading has confirmed is then undone; all other settings stay in force.
     faults: int = 2

@@ -38,20 +38,9 @@ class SimulatedTime:
 class SimulatedPlant(SimulatedTime):
     """A simulated server whose tenants have promised throughputs and loads that may vary over time.
 
-    Parameters
-    ----------
-    server : SimulatedServer
-        The simulated server.
-    targets_mpps : mapping of str to float
-        Tenant -> promised throughput [Mpps].
-    loads : callable, optional
-        Called with server and time before each observation, to change loads.
-    seed : int
-        Seed of the simulations.
-    moves : PaidMoves, optional
-        Cost of moving tenants between nodes; by default moves cost nothing.
-    latency_limits_us : mapping of str to float, optional
-        Tenant -> upper limit of the 95th percentile of its latency, at its offered load.
+    `targets_mpps`: promises by tenant. `loads`: called with server and time before each observation, to change loads.
+    `seed`: seed of the simulations. `moves`: cost of moving tenants between nodes; by default nothing.
+    `latency_limits_us`: by tenant, the upper limit of the 95th percentile of its latency at its offered load.
 
     Examples
     --------

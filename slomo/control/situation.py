@@ -48,48 +48,32 @@ class Setting:
 
 @dataclass(frozen=True)
 class Situation:
-    """A socket, its tenants, and the promises to them.
+    """A socket, its tenants, and the promises to them."""
 
-    Attributes
-    ----------
-    responses : mapping of str to PartitionResponse
-        Tenant -> its response to cache ways, throttles and neighbours.
-    memory : MemoryTraffic
-        Memory of the socket.
-    ways : int
-        Number of ways of the socket's cache.
-    settings : mapping of str to Setting
-        Tenant -> its present setting.
-    promised_mpps : mapping of str to float
-        Tenant -> promised throughput; tenants not listed have no promise.
-    offered_mpps : mapping of str to float
-        Tenant -> load; tenants not listed are saturated.
-    bias : mapping of str to float
-        Tenant -> factor that corrects its predicted throughput, from recent measurements.
-    cores : mapping of str to int
-        Tenant -> core, shared by tenants with the same number; a tenant that is missing here has a core of its own.
-    remote_ns : float
-        Additional latency of another node's memory [ns].
-    shared_doubt : float
-        Share by which predictions of tenants that share ways are lowered before they are compared with promises.
-    server : TenantModels or None
-        The tenants' models, in the same order, with their cores and port. If nothing is divided, these models predict,
-        as in `slomo predict`.
-    how : PredictionOptions
-        How these models predict.
-    """
-
+    #: Tenant -> its response to cache ways, throttles and neighbours.
     responses: Mapping[str, PartitionResponse]
+    #: Memory of the socket.
     memory: MemoryTraffic
+    #: Number of ways of the socket's cache.
     ways: int
+    #: Tenant -> its present setting.
     settings: Mapping[str, Setting] = field(default_factory=dict)
+    #: Tenant -> promised throughput; tenants not listed have no promise.
     promised_mpps: Mapping[str, float] = field(default_factory=dict)
+    #: Tenant -> load; tenants not listed are saturated.
     offered_mpps: Mapping[str, float] = field(default_factory=dict)
+    #: Tenant -> factor that corrects its predicted throughput, from recent measurements.
     bias: Mapping[str, float] = field(default_factory=dict)
+    #: Tenant -> core, shared by tenants with the same number; a tenant that is missing here has a core of its own.
     cores: Mapping[str, int] = field(default_factory=dict)
+    #: Additional latency of another node's memory [ns].
     remote_ns: float = 0.0
+    #: Share by which predictions of tenants that share ways are lowered before they are compared with promises.
     shared_doubt: float = 0.0
+    #: The tenants' models, in the same order, with their cores and port. If nothing is divided, these models predict,
+    #: as in `slomo predict`.
     server: TenantModels | None = None
+    #: How these models predict.
     how: PredictionOptions = _PLAIN
 
     def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:

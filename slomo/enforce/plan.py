@@ -56,59 +56,42 @@ class MemoryBandwidth:
 class TenantSetting:
     """Settings for one tenant; a setting that is None is not changed.
 
-    Attributes
-    ----------
-    tenant : str
-        Name, unique in the plan.
-    cores : tuple of int
-        CPUs of the machine.
-    process_ids : tuple of int
-        The tenant's processes, for settings of single processes.
-    cgroup : str or None
-        The tenant's control group below the hierarchy's root, if it has one.
-    pod : str or None
-        ``namespace/name`` of the tenant's Kubernetes pod.
-    memory_node : int or None
-        NUMA node of the tenant's memory.
-    llc_way_mask, code_way_mask : int or None
-        Masks of the cache ways that the tenant may fill; with CDP the first is for data, the second for code.
-    exclusive : bool
-        Whether the ways are guaranteed: no other tenant's mask may then overlap them.
-    memory_bandwidth, slow_memory_bandwidth : MemoryBandwidth or None
-        Limits for DRAM, and for CXL memory (AMD SMBA).
-    cpu_weight : float or None
-        CPU weight relative to others on the same cores; 1 is the kernel's default.
-    cpu_quota : float or None
-        Largest CPU time per time, in CPUs, above 0.
-    scheduler : str or None
-        One of ``SCHEDULERS``; the last two also need `priority`, 1 to 99.
-    buffers : int or None
-        Number of packet buffers, set through `control_socket`.
-    control_socket : str or None
-        ``host:port/handler`` of a Click ControlSocket that takes the number of buffers.
-
     Examples
     --------
     >>> TenantSetting("lpm", cores=(3,), llc_way_mask=0x3, exclusive=True).llc_way_mask
     3
     """
 
+    #: Name, unique in the plan.
     tenant: str
+    #: CPUs of the machine.
     cores: tuple[Index, ...] = ()
+    #: The tenant's processes, for settings of single processes.
     process_ids: tuple[ProcessId, ...] = ()
+    #: The tenant's control group below the hierarchy's root, if it has one.
     cgroup: str | None = None
+    #: ``namespace/name`` of the tenant's Kubernetes pod.
     pod: str | None = None
+    #: NUMA node of the tenant's memory.
     memory_node: Index | None = None
+    #: Masks of the cache ways that the tenant may fill; with CDP the first is for data, the second for code.
     llc_way_mask: WayMask | None = None
     code_way_mask: WayMask | None = None
+    #: Whether the ways are guaranteed: no other tenant's mask may then overlap them.
     exclusive: bool = False
+    #: Limits for DRAM, and for CXL memory (AMD SMBA).
     memory_bandwidth: MemoryBandwidth | None = None
     slow_memory_bandwidth: MemoryBandwidth | None = None
+    #: CPU weight relative to others on the same cores; 1 is the kernel's default.
     cpu_weight: float | None = None
+    #: Largest CPU time per time, in CPUs, above 0.
     cpu_quota: float | None = None
+    #: One of ``SCHEDULERS``; the last two also need `priority`, 1 to 99.
     scheduler: str | None = None
     priority: int = 0
+    #: Number of packet buffers, set through `control_socket`.
     buffers: PositiveCount | None = None
+    #: ``host:port/handler`` of a Click ControlSocket that takes the number of buffers.
     control_socket: str | None = None
 
     def __post_init__(self) -> None:
@@ -159,17 +142,6 @@ def _mask(value: Any) -> Any:
 class EnforcementPlan:
     """Settings for all tenants of one server.
 
-    Attributes
-    ----------
-    server : str
-        Name of the server.
-    tenants : tuple of TenantSetting
-        Settings by tenant; each tenant once.
-    device_way_mask : int or None
-        Cache ways that devices fill (DDIO; `io_alloc` of resctrl).
-    rest_way_mask : int or None
-        Cache ways of all tasks without a class of their own (the root group of resctrl); None leaves them as they are.
-
     Examples
     --------
     >>> plan = EnforcementPlan("s1", (TenantSetting("lpm", cores=(3,), llc_way_mask=0x3),))
@@ -177,9 +149,13 @@ class EnforcementPlan:
     True
     """
 
+    #: Name of the server.
     server: str
+    #: Settings by tenant; each tenant once.
     tenants: tuple[TenantSetting, ...] = ()
+    #: Cache ways that devices fill (DDIO; `io_alloc` of resctrl).
     device_way_mask: WayMask | None = None
+    #: Cache ways of all tasks without a class of their own (the root group of resctrl); None leaves them as they are.
     rest_way_mask: WayMask | None = None
 
     def __post_init__(self) -> None:

@@ -21,14 +21,9 @@ from slomo.models.nf_model import NFModel
 class JointMemo:
     """Finds the equilibria of many servers, and computes each distinct mix only once.
 
-    Parameters
-    ----------
-    models : sequence of NFModel
-        The distinct NFs, all with a `response`; members are indices into them.
-    coverage
-        Coverage of the intervals, as in `slomo.equilibrium.server.solve_joint`.
-    most : int
-        Largest number of cached servers, at least 1; above it, all but those of the present call are dropped.
+    `models`: the distinct NFs, all with a `response`; members are indices into them. `coverage`: as in
+    `slomo.equilibrium.server.solve_joint`. `most`: largest number of cached servers; above it, all but those of the
+    present call are dropped.
 
     Examples
     --------

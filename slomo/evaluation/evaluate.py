@@ -35,31 +35,21 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Errors(Stored):
-    """Mean error, percentiles, bias and coverage of predictions, in percent.
+    """Mean error, percentiles, bias and coverage of predictions, in percent."""
 
-    Attributes
-    ----------
-    predictions : int
-        Number of predictions judged.
-    mape, p95 : float
-        Mean and 95th percentile of the absolute error of throughput, relative to the measured one [%].
-    within_5, within_10 : float
-        Share of predictions at most 5 and 10 % off [%].
-    bias : float
-        Mean signed error [%]; above 0 means that predictions promise too much throughput.
-    coverage : float
-        Share of measured throughputs inside their interval [%].
-    width : float
-        Mean width of the intervals relative to the measured throughput [%].
-    """
-
+    #: Number of predictions judged.
     predictions: int
+    #: Mean and 95th percentile of the absolute error of throughput, relative to the measured one [%].
     mape: float
     p95: float
+    #: Share of predictions at most 5 and 10 % off [%].
     within_5: float
     within_10: float
+    #: Mean signed error [%]; above 0 means that predictions promise too much throughput.
     bias: float
+    #: Share of measured throughputs inside their interval [%].
     coverage: float
+    #: Mean width of the intervals relative to the measured throughput [%].
     width: float
 
 

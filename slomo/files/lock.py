@@ -13,13 +13,7 @@ from slomo.errors import StoreError
 
 
 class LockHeldError(Exception):
-    """Another process or thread holds the lock.
-
-    Attributes
-    ----------
-    holder : str
-        Process identifier of the holder; empty if unknown.
-    """
+    """Another process or thread holds the lock; `holder` is its process identifier, empty if unknown."""
 
     def __init__(self, path: Path, holder: str) -> None:
         super().__init__(f"lock '{path}' is held{f' by process {holder}' if holder else ''}")

@@ -55,19 +55,11 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class Places(Rates):
-    """Throughputs and intervals of all NFs on many servers.
+    """Throughputs, limited by the offered loads, and intervals of all NFs on many servers."""
 
-    Attributes
-    ----------
-    mpps, low, high : ndarray, shape (servers, places)
-        As in :class:`Rates`, limited by the offered load.
-    possible : ndarray, shape (servers, places)
-        Throughput that each NF could serve, whatever its offered load [Mpps].
-    jointly : ndarray of bool, shape (servers,)
-        Which servers were predicted by their fixed point.
-    """
-
+    #: Throughput that each NF could serve, whatever its offered load [Mpps], shape (servers, places).
     possible: Floats
+    #: Which servers were predicted by their fixed point, shape (servers,).
     jointly: NDArray[np.bool_]
 
 

@@ -45,16 +45,8 @@ def check_drift(
 ) -> DriftCheck:
     """Compare measurements of mixes, in the order in which they were made, with the models' predictions.
 
-    Parameters
-    ----------
-    library : ModelLibrary or path
-        Trained models, or the directory they were saved in.
-    readings : ProfileDataset
-        Rows of network functions alone or beside each other; one row is one reading.
-    machine : str or Machine, optional
-        Needed where the library has models of several machines.
-    model, false_alarm_every, noise, reference, seed
-        As for `slomo.drift.monitor.DriftMonitor`.
+    `readings`: network functions alone or beside each other; one row is one reading. `machine`: needed where the
+    library has models of several machines. The other parameters are those of `slomo.drift.monitor.DriftMonitor`.
     """
     models = opened(library)
     if machine is None or (isinstance(machine, str) and machine in models.machines):

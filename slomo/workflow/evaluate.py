@@ -126,27 +126,11 @@ def learning_curve(
 ) -> Mapping[str, Mapping[int, float]]:
     """Train every model on growing numbers of runs, and compare each with the same measured mixes.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Runs alone and under pressure to train on.
-    judged : ProfileDataset, optional
-        Mixes that were run; without it, `mixes` new ones are run.
-    budgets : sequence of int
-        Runs under pressure per network function, 12 or more each.
-    models : sequence of str, optional
-        Names of models; by default all, and SLOMO as published.
-    machine : str or Machine, optional
-        Needed where the dataset holds several machines.
-    mixes, seed
-        As in :func:`evaluate`; the seed also draws the runs.
-    **running
-        `testbed`, `own`, `store`, `jobs`, `progress` as in `slomo.workflow.profile.profile`.
-
-    Returns
-    -------
-    mapping of str to mapping of int to float
-        Model -> runs per network function -> mean absolute error of throughput [%].
+    `judged`: mixes that were run; without it, `mixes` new ones are run. `budgets`: runs under pressure per network
+    function, 12 or more each. `models`: by default all, and SLOMO as published. `mixes`, `seed`: as in
+    :func:`evaluate`; the seed also draws the runs. `running`: `testbed`, `own`, `store`, `jobs`, `progress` as in
+    `slomo.workflow.profile.profile`. Returned is, by model and number of runs per network function, the mean absolute
+    error of throughput [%].
     """
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
     host = _only_machine(learned)

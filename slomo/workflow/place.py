@@ -159,20 +159,9 @@ def make_judge(
 ) -> Judge:
     """Return a function that runs placed mixes on a testbed; `simulated` is a simulator of each machine type.
 
-    Parameters
-    ----------
-    testbed : str or Testbed
-        Where mixes run.
-    own : NetworkFunction or iterable of them
-        Additional network functions.
-    machines : iterable of Machine
-        Additional machine types; those of a cluster are `cluster.machine_types.values()`.
-    seed : int
-        Of the runs.
-    jobs : int, optional
-        Processes that run mixes; every core where None or 0. Judgements do not depend on it.
-    scheduler : str, optional
-        Address of a Dask scheduler whose workers run them instead.
+    `own`: additional network functions. `machines`: additional machine types; those of a cluster are
+    `cluster.machine_types.values()`. `jobs`: processes that run mixes, on every core if None or 0; judgements do not
+    depend on it. `scheduler`: address of a Dask scheduler whose workers run them instead.
 
     Examples
     --------
@@ -226,19 +215,8 @@ def compare(
 ) -> list[Judgement]:
     """Place the same requests by several policies, and run all placements on the same testbed.
 
-    Parameters
-    ----------
-    cluster, requests, library, profiles, **options
-        As for :func:`place`, as values.
-    policies : sequence of str
-        Names of policies.
-    judge : Judge, optional
-        Judge that runs the mixes; `make_judge()` for the cluster's machines by default.
-
-    Raises
-    ------
-    UnknownNameError
-        For a policy there is none of.
+    The other parameters are those of :func:`place`, as values. `judge` runs the mixes; by default `make_judge()` for
+    the cluster's machines.
     """
     made = judge or make_judge(machines=cluster.machine_types.values())
     judgements = []

@@ -145,18 +145,10 @@ def fit_twin(
 ) -> Twin:  # fmt: skip
     """Fit a simulated network function to the runs of a dataset.
 
-    Parameters
-    ----------
-    dataset : ProfileDataset
-        Its solo and pressure rows are used.
-    nf : str
-        Name or workload key of the target.
-    machine : str or Machine, optional
-        Name, YAML file, or the machine itself; the dataset's own by default.
-    runs : int
-        Runs beside the synthetic competitor to fit to, spread evenly over their slowdowns.
-    fit_machine : bool
-        Whether the machine's cache, memory bandwidth and latency are fitted as well, near what is stated of them.
+    `dataset`: its solo and pressure rows are used. `nf`: name or workload key of the target. `machine`: the dataset's
+    own by default. `runs`: runs beside the synthetic competitor to fit to, spread evenly over their slowdowns.
+    `fit_machine`: whether the machine's cache, memory bandwidth and latency are fitted as well, near what is stated of
+    them.
     """
     need("scipy")
     from scipy.optimize import least_squares  # heavy, and only needed here

@@ -107,24 +107,11 @@ def read_rmd_toml(
     way_mib: float | None = None,
     cache_ways: int | None = None,
 ) -> PoolConfiguration:
-    """Read RMD's configuration file.
+    """Read RMD's configuration file, ``rmd.toml``.
 
-    Parameters
-    ----------
-    path : str or path
-        ``rmd.toml``.
-    policies : str or path, optional
-        ``policy.yaml``; RMD's shipped gold, silver and bronze if not given.
-    way_mib : float, optional
-        Size of a way [MiB], for files that give sizes instead of ways (``guaranteed = 15`` of ``total = 55``, as in the
-        talk).
-    cache_ways : int, optional
-        Number of cache ways, into which the pools must fit.
-
-    Raises
-    ------
-    ConfigurationError
-        For a file that is not an RMD configuration.
+    `policies`: ``policy.yaml``; RMD's shipped gold, silver and bronze if not given. `way_mib`: size of a way [MiB], for
+    files that give sizes instead of ways (``guaranteed = 15`` of ``total = 55``, as in the talk). `cache_ways`: number
+    of cache ways, into which the pools must fit. Raises ConfigurationError for a file that is no such configuration.
     """
     data = parse_toml(read_text(path), str(path))
     named = _policies(policies) if policies is not None else None

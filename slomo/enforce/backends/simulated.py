@@ -38,14 +38,8 @@ class Occupant:
 class SimulatedServer:
     """A simulated machine with tenants on its cores, and the settings in force.
 
-    Parameters
-    ----------
-    machine : Machine
-        The simulated server.
-    occupants : sequence of Occupant
-        Tenants, placed in order on free cores, on the NIC's socket first.
-    scale, accesses : int
-        Settings of the simulator; see `slomo.simulator.engine.simulate`.
+    `occupants`: tenants, placed in order on free cores, on the NIC's socket first. `scale`, `accesses`: settings of
+    `slomo.simulator.engine.simulate`.
 
     Examples
     --------
@@ -159,11 +153,6 @@ class SimulatedKnobs(Knobs):
 
 class SimulatedBackend(SimulatedKnobs, Backend):
     """Applies plans to a `SimulatedServer`.
-
-    Parameters
-    ----------
-    server : SimulatedServer
-        The simulated server.
 
     Examples
     --------

@@ -59,13 +59,7 @@ class RateTable:
 
 
 class RateBook:
-    """Predicts each mix only once and remembers the throughputs.
-
-    Attributes
-    ----------
-    mixes_predicted : int
-        Mixes predicted so far.
-    """
+    """Predicts each mix only once and remembers the throughputs; `mixes_predicted` counts them."""
 
     def __init__(self, estimates: ThroughputEstimates) -> None:
         self._estimates = estimates

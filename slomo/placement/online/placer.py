@@ -251,13 +251,7 @@ class Placer:
             return self.admit(request)
 
     def what_if_all(self, requests: Iterable[Request]) -> tuple[Decision, ...]:
-        """Return the decisions that :meth:`place_all` would make about a batch, without placing anything.
-
-        Raises
-        ------
-        InvalidValueError, UnknownNameError
-            As :meth:`place_all`.
-        """
+        """Return what :meth:`place_all` would decide about a batch, without placing anything; raise the same errors."""
         batch = unique_requests(requests)
         with self._lock:
             self._check_new(batch)

@@ -25,18 +25,10 @@ Closed = Literal["cordoned", "failed", "removed"]
 class ClusterState:
     """All sockets of a cluster, and the requests placed on them.
 
-    `cluster`: servers. `pieces`: pieces that the numbers in signatures refer to.
-
-    Attributes
-    ----------
-    servers : list of Server
-        By number, those that were removed included.
-    tainted, limited : set of int
-        Servers with taints, and with limited amounts of something or cores that are kept for some.
-    closed : dict of int to str
-        Servers that take nothing more, and why.
-    version : int
-        Raised by every change.
+    `cluster`: servers. `pieces`: pieces that the numbers in signatures refer to. `servers` lists servers by number,
+    those that were removed included; `tainted` and `limited` are servers with taints, and with limited amounts of
+    something or reserved cores; `closed` are servers that take nothing more, each with the reason; `version` is raised
+    by every change.
 
     Examples
     --------

@@ -105,25 +105,11 @@ def play(
 ) -> Timeline:
     """Simulate arrivals and departures of requests, and make a new plan every `every_s` seconds.
 
-    Parameters
-    ----------
-    placer : Placer
-        Admits.
-    events : sequence of Event
-        In order of time, for instance from `workloads.arrivals`; the departure of a refused request is passed over.
-    every_s : float, optional
-        Time between two re-optimisations [s]; none by default.
-    threshold, planner
-        As for `reoptimise`.
-    judge : Judge, optional
-        Runs what is placed, `every_s` apart, or ten times in all.
-    moves : MoveBudget, optional
-        What each re-optimisation may move, and what a move costs; one piece in twenty, and nothing, by default.
-
-    Raises
-    ------
-    InvalidValueError
-        For an interval that is not above 0 or so short that there were more than 10 000.
+    `events`: in order of time, for instance from `workloads.arrivals`; the departure of a refused request is passed
+    over. `every_s`: time between two re-optimisations [s]; none by default. `threshold`, `planner`: as for
+    `reoptimise`. `judge`: runs what is placed, `every_s` apart, or ten times in all. `moves`: what each re-optimisation
+    may move, and what a move costs; one piece in twenty, and nothing, by default. Raises InvalidValueError for an
+    interval that is not above 0, or so short that there were more than 10 000.
     """
     end = events[-1].time_s if events else 0.0
     if every_s is not None and not (math.isfinite(every_s) and every_s > 0.0 and end / every_s <= 10_000):

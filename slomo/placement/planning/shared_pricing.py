@@ -54,13 +54,7 @@ def classes_of(
 
 
 class SharedPricing:
-    """Finds the most valuable mixes in a shared cache at given prices of requests.
-
-    Attributes
-    ----------
-    finished : bool
-        No mix was left out for lack of time.
-    """
+    """Finds the most valuable mixes in a shared cache at given prices of requests; `finished` if it left none out."""
 
     def __init__(self, host: Host, table: RateTable, demanded: Sequence[Demanded]) -> None:
         self.classes = len(demanded)

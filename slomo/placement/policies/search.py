@@ -32,14 +32,8 @@ _PREMISE = "for mixes that hold in every part"
 class MixSearch(PredictedBestFit):
     """Plans batches by mixes; admits single requests as `predicted` does.
 
-    Attributes
-    ----------
-    last : MixPlan or None
-        The latest plan, with its lower bound.
-    time_limit_s : float
-        For one batch [s].
-    shares : bool
-        Whether sockets may share their caches where all profiles over ways are known.
+    `last` is the latest plan, with its lower bound; `time_limit_s` limits one batch; `shares` says whether sockets may
+    share their caches where all profiles over ways are known.
     """
 
     name = "slomo-search"

@@ -158,23 +158,6 @@ class AtRisk:
 class Decision(Result, Stored, version=SCHEMA_VERSION):
     """Decision about one request: its assignments, or the reasons for refusing it.
 
-    Attributes
-    ----------
-    request : str
-        Its id.
-    accepted : bool
-        Whether it is placed.
-    policy, model : str
-        Policy that decided, and its sensitivity model (empty: none).
-    assignments : tuple of Assignment
-        One per instance and network function.
-    reasons : tuple of str
-        Why there, in words.
-    refused : Refusal or None
-        What would have broken.
-    confidence : float or None
-        Probability with which all SLOs of its sockets hold; None under policies that predict nothing.
-
     Examples
     --------
     >>> made = Decision("edge", True, "predicted", "slomo-xgb", (Assignment("s1", 0, 3, "lpm"),), ("fits",))
@@ -182,13 +165,20 @@ class Decision(Result, Stored, version=SCHEMA_VERSION):
     True
     """
 
+    #: Its id.
     request: Name
+    #: Whether it is placed.
     accepted: bool
+    #: Policy that decided, and its sensitivity model (empty: none).
     policy: str
     model: str = ""
+    #: One per instance and network function.
     assignments: tuple[Assignment, ...] = ()
+    #: Why there, in words.
     reasons: tuple[str, ...] = ()
+    #: What would have broken.
     refused: Refusal | None = None
+    #: Probability with which all SLOs of its sockets hold; None under policies that predict nothing.
     confidence: Share | None = None
 
     @property

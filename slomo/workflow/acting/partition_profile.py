@@ -176,13 +176,7 @@ def _with_latency(rows: Sequence[PartitionRow]) -> list[PartitionRow]:
 def learn_partitions(
     testbed: Testbed, machine: Machine, workloads: Sequence[Workload], *, seed: int = 0
 ) -> PartitionProfile:
-    """Profile workloads with different ways and throttles; calibrate intervals on random settings of random mixes.
-
-    Raises
-    ------
-    SlomoError
-        What the testbed raises.
-    """
+    """Profile workloads with different ways and throttles; calibrate intervals on random settings of random mixes."""
     profile = profile_partitions(testbed, machine, workloads, seed=seed)
     draw = random.Random(f"calibration {seed}")  # noqa: S311 - no secret
     different = list(dict.fromkeys(workloads))

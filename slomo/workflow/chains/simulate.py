@@ -38,27 +38,13 @@ def simulate_chains(
 ) -> ChainSimulation:
     """Simulate chains on shared cores under a policy.
 
-    Parameters
-    ----------
-    system : ChainSystem or str
-        Stages and chains, or the document that holds them.
-    policy : {'nfvnice', 'cfs', 'batch', 'eevdf', 'eevdf-batch', 'rr'}
-        All but ``nfvnice`` are schedulers alone (CFS of Linux up to 6.5, EEVDF since); ``nfvnice`` adds shares by
-        arrivals and costs, and back-pressure.
-    scheduler : str or Scheduler
-        Under which ``nfvnice`` works, or the scheduler with its times; under ``rr`` shares have no effect.
-    quantum_ms : float
-        Time slice of ``rr`` [ms].
-    manager : Manager, optional
-        How it looks at the rings; whether it presses back is the policy's.
-    without : sequence of {'shares', 'pressure'}
-        Parts of ``nfvnice`` to leave out.
-    functions : sequence of NetworkFunction
-        Additional network functions; they go before shipped ones of the same name.
-    places : mapping of str to StagePlace, optional
-        Stage -> LLC ways, throttle, memory socket.
-    **span
-        As in `slomo.simulator.sharing.settings.Span`: `duration_ms` counted (500), `warm_ms` before (200), `seed`.
+    `policy`: ``nfvnice`` adds shares by arrivals and costs, and back-pressure; all others (``cfs``, ``batch``,
+    ``eevdf``, ``eevdf-batch``, ``rr``) are schedulers alone (CFS of Linux up to 6.5, EEVDF since). `scheduler`: under
+    which ``nfvnice`` works, or the scheduler with its times; under ``rr`` shares have no effect. `quantum_ms`: time
+    slice of ``rr``. `manager`: how it looks at the rings; whether it presses back is the policy's. `without`: parts of
+    ``nfvnice`` to leave out, ``shares`` or ``pressure``. `functions`: go before shipped ones of the same name.
+    `places`: LLC ways, throttle and memory socket by stage. `span`: `duration_ms` counted (500), `warm_ms` before
+    (200), `seed`.
     """
     for kind, name, names in (
         ("policy", policy, SIMULATED_POLICIES),
