@@ -183,22 +183,50 @@ def show_orders(given: argparse.Namespace) -> None:
         print(f"{name:12s} {spread(gain)} x, wasted {wasted:.1%} (cfs {cfs:.1%})  {good}")
 
 
+@dataclass(frozen=True)
+class Placed:
+    """CPUs of the functions of two chains (first, light, heavy, last), and what the chains are offered [Mpps]."""
+
+    name: str
+    cores: Sequence[int]
+    cheap_mpps: float
+    dear_mpps: float
+
+
+def two_chains_placed() -> list[Placed]:
+    """Return the paper's two chains on four cores, if there are as many and one for the manager, on two and on one."""
+    cores = sorted(os.sched_getaffinity(0))
+    on_one = [Placed("one core", (CORE,) * 4, rate, 5.0) for rate in (0.1, 0.3)]
+    on_two = [Placed("two cores", (CORE, CORE, cores[-2], CORE), 3.0, 3.0)] if len(cores) > 1 else []
+    on_four = [Placed("four cores", cores[-4:], LINE_RATE_MPPS / 2, LINE_RATE_MPPS / 2)] if len(cores) > 4 else []
+    return [*on_one, *on_two, *on_four]
+
+
+def cheap_keeps(placed: Placed, way: Way, given: argparse.Namespace) -> tuple[list[float], Runs]:
+    """Return what the cheap chain keeps of its throughput alone, by round, and the runs beside the costly one."""
+    names, costs = ("first", "light", "heavy", "last"), (270.0, 120.0, 4500.0, 300.0)
+    stages = tuple(ChainStage(*each[:2], cycles=(each[2],)) for each in zip(names, placed.cores, costs, strict=True))
+    cheap = ServiceChain("cheap", ("first", "light", "last"), mpps=placed.cheap_mpps)
+    dear = ServiceChain("dear", ("first", "heavy", "last"), mpps=placed.dear_mpps)
+    both, alone = (ChainSystem(stages, chains, queue_capacity=CAPACITY) for chains in ((cheap, dear), (cheap,)))
+    beside, by_itself = (alternate(system, [way], given) for system in (both, alone))
+    pairs = zip(beside.results[way], by_itself.results[way], strict=True)
+    return [one.chains[0].delivered_mpps / other.chains[0].delivered_mpps for one, other in pairs], beside
+
+
 def show_shared(given: argparse.Namespace) -> None:
     """Two chains that share their first and last function; the cheap one beside the costly one, and alone."""
-    print("\n# Chains 270,120,300 and 270,4500,300 share first and last; the paper has four cores, here it is one")
-    stages = (stage("first", 270), stage("light", 120), stage("heavy", 4500), stage("last", 300))
-    dear = ServiceChain("dear", ("first", "heavy", "last"), mpps=5.0)
-    for rate in (0.1, 0.3):
-        cheap = ServiceChain("cheap", ("first", "light", "last"), mpps=rate)
-        both, alone = (ChainSystem(stages, chains, queue_capacity=CAPACITY) for chains in ((cheap, dear), (cheap,)))
+    print("\n# Chains 270,120,300 and 270,4500,300 share first and last; the paper has a core for each function")
+    for placed in two_chains_placed():
         for way in (ALONE[0], NICE[0]):
-            beside, by_itself = (alternate(system, [way], given).results[way] for system in (both, alone))
-            pairs = zip(beside, by_itself, strict=True)
-            kept = [one.chains[0].delivered_mpps / other.chains[0].delivered_mpps for one, other in pairs]
-            wasted = statistics.median(result.wasted for result in beside)
+            kept, beside = cheap_keeps(placed, way, given)
+            dear = beside.median(way, lambda r: r.chains[1].delivered_mpps)
             goal = f"  {verdict(statistics.median(kept) >= GOAL_KEPT)} goal {GOAL_KEPT}" if way == NICE[0] else ""
-            told = f"{way.name:14s} cheap, offered {rate} Mpps, keeps {spread(kept)} of alone, wasted {wasted:.1%}"
-            print(told + goal)
+            offered = f"{placed.name}, {way.name:14s} cheap, offered {placed.cheap_mpps:.3g} Mpps"
+            told = f"{offered}, keeps {spread(kept)} of alone, wasted {beside.median(way, lambda r: r.wasted):.1%}"
+            print(f"{told}, costly {dear:.2f} of {placed.dear_mpps:.3g} Mpps{goal}")
+    if (cores := len(os.sched_getaffinity(0))) < 5:
+        print(f"four cores: not run, as it needs five CPUs, one of them for the manager; this process may use {cores}")
 
 
 def show_tuning(given: argparse.Namespace) -> None:

@@ -24,9 +24,9 @@ tenants:
 """
 NOISE = """
 machine: e5-2620v4
-path: [{name: look-up, nf: lpm, passes: 1}]
+path: [{name: look-up, nf: lpm, passes: 1}, {name: vm, nf: l2fwd}]
 noise: {nf: stats, levels: [0, 4]}
-policies: [none, llc]
+policies: [none, llc, burstable]
 """
 
 
@@ -193,8 +193,37 @@ def test_noisy_neighbour_reports_every_level_and_policy(tmp_path: Path, capsys: 
     assert {(0, "none"), (4, "none"), (4, "llc")} <= set(rows)
     assert rows[4, "none"]["throughput_mpps"] <= rows[0, "none"]["throughput_mpps"]
     assert rows[0, "none"]["throughput_mpps"] <= rows[0, "none"]["upper_mpps"]
+    masks = {name: int(mask, 16) for name, mask in rows[4, "burstable"]["settings"].items() if name.startswith("ways:")}
+    assert masks == {
+        "ways:look-up": 0xFFE00,
+        "ways:vm": 0x3000,  # of three burstable ways, since the first noise has the third
+        "ways:noise0": 0x4000,
+        **{f"ways:noise{number}": 0xE00 for number in (1, 2, 3)},
+    }
     assert len(csv.read_text(encoding="utf-8").splitlines()) == len(rows) + 1
     assert "<html" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("pools", "message"),
+    [
+        ("{infrastructure: 21}", "infrastructure has 21 ways, needed at most 20 ('e5-2620v4')"),
+        ("{burstable: 4, noise: 6}", "at least burstable 4 + noise 6 + 2 of the stages behind the first"),
+        ("{bursting: 4}", "bursting"),
+        ("{burstable: 1}", "pools.burstable"),
+    ],
+)
+def test_pools_that_do_not_fit_are_refused(
+    pools: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is simulated, with the file's name and what the pools need."""
+    path = tmp_path / "test.yaml"
+    path.write_text(f"{NOISE}pools: {pools}\n", encoding="utf-8")
+
+    assert main(["noisy-neighbour", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert str(path) in error
+    assert message in error
 
 
 HOST_NOISE = """

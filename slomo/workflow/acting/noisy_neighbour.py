@@ -16,11 +16,13 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from slomo.control.advice import advise
+from slomo.control.pools.configuration import PoolConfiguration, ReservedGroup
+from slomo.control.pools.manager import PoolManager
 from slomo.control.situation import Setting, Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
-from slomo.errors import UnknownNameError
+from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.files.documents import read
 from slomo.files.ranges import Count, Name, Part, Percent, PositiveCount, Ways
 from slomo.records.provenance import versions
@@ -33,7 +35,7 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.loss_ratio import search_throughput
 from slomo.workflow.acting.partition_profile import profile_partitions
 
-POLICIES = ("none", "llc", "mba", "both", "pools", "slomo")
+POLICIES = ("none", "llc", "mba", "both", "pools", "burstable", "slomo")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,24 @@ class _Noise(Struct, forbid_unknown_fields=True, frozen=True):
     levels: Annotated[tuple[Count, ...], Meta(min_length=1)]
 
 
+class _Pools(Struct, forbid_unknown_fields=True, frozen=True):
+    """RMD's pools: `infrastructure` of the first stage lies over all of them; below it are the system's ways."""
+
+    #: Ways of each further stage, under policy pools guaranteed.
+    victim: Ways = 2
+    #: Ways of the first stage, which are the pools' ways, too.
+    infrastructure: Ways = 11
+    #: Ways of the burstable pool: with one way a workload's largest and least amount would be equal, so guaranteed.
+    burstable: Annotated[int, Meta(ge=2, le=64)] = 3
+    #: Ways of the best-effort pool, in which the noise is; the rest is guaranteed.
+    noise: Ways = 3
+
+    @property
+    def guarantee(self) -> int:
+        """Ways of the pool of guaranteed ways."""
+        return self.infrastructure - self.burstable - self.noise
+
+
 class NoisyNeighbourFile(Struct, forbid_unknown_fields=True, frozen=True):
     """The fields of a noisy-neighbour test's file."""
 
@@ -66,8 +86,8 @@ class NoisyNeighbourFile(Struct, forbid_unknown_fields=True, frozen=True):
     policies: tuple[str, ...] = POLICIES
     #: That the throughput may have.
     loss_ratio: Part = 0.005
-    #: Cache ways of `victim` (each stage, guaranteed), `infrastructure` (first stage, may use every pool) and `noise`.
-    pools: dict[str, Ways] = {}
+    #: Cache ways of RMD's pools.
+    pools: _Pools = _Pools()
     #: Memory-bandwidth throttle of the noise under policies mba and both [%].
     noise_mba: Percent = 10
     #: Additional network functions.
@@ -86,11 +106,6 @@ class NoisyNeighbourTest:
     functions: tuple[NetworkFunction, ...]
     #: Of all runs: one for all loads, so that the search repeats itself and loss grows with load.
     seed: int = 0
-
-    @property
-    def pools(self) -> dict[str, int]:
-        """The sizes of the test's cache pools; pools that the file does not state have their usual ways."""
-        return {"victim": 2, "infrastructure": 11, "noise": 3, **self.settings.pools}
 
 
 @dataclass(frozen=True)
@@ -122,7 +137,15 @@ def read_noisy_neighbour_file(path: str | Path) -> NoisyNeighbourTest:
         if name not in POLICIES:
             raise UnknownNameError("policy", name, POLICIES)
     functions = tuple(load_network_function(str(Path(path).parent / name)) for name in stored.files)
-    return NoisyNeighbourTest(stored, load_machine(stored.machine), functions)
+    machine, pools = load_machine(stored.machine), stored.pools
+    guaranteed = pools.victim * (len(stored.path) - 1)
+    if pools.infrastructure > machine.llc_ways or pools.guarantee < guaranteed:
+        raise ConfigurationError(
+            f"{path}: pools: infrastructure has {pools.infrastructure} ways, needed at most {machine.llc_ways} "
+            f"('{machine.name}') and at least burstable {pools.burstable} + noise {pools.noise} + "
+            f"{guaranteed} of the stages behind the first"
+        )
+    return NoisyNeighbourTest(stored, machine, functions)
 
 
 def run_noisy_neighbour(
@@ -212,12 +235,12 @@ def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
         return EnforcementPlan("noisy")
     if policy == "slomo":
         return _chosen(test, noise)
-    if policy == "pools":
-        return _pools(test, noise)
+    if policy in ("pools", "burstable"):
+        return _pools(test, noise, bursts=policy == "burstable")
     path = test.settings.path
     throttle = MemoryBandwidth(test.settings.noise_mba) if policy in ("mba", "both") else None
     full = test.machine.full_way_mask
-    own = way_block(test.pools["victim"] * len(path)) if policy in ("llc", "both") else 0
+    own = way_block(test.settings.pools.victim * len(path)) if policy in ("llc", "both") else 0
     settings = [TenantSetting(stage.name, llc_way_mask=own or None) for stage in path]
     settings += [
         TenantSetting(name, llc_way_mask=(full & ~own) if own else None, memory_bandwidth=throttle) for name in noise
@@ -225,18 +248,31 @@ def _plan(test: NoisyNeighbourTest, level: int, policy: str) -> EnforcementPlan:
     return EnforcementPlan("noisy", tuple(settings))
 
 
-def _pools(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
-    """Return RMD's cache pools: guaranteed for the VM, best-effort for noise; the vSwitch may use all of their ways."""
-    ways, pools, path = test.machine.llc_ways, test.pools, test.settings.path
-    low = ways - pools["infrastructure"]
-    wide = way_block(pools["infrastructure"], low)
-    settings = [TenantSetting(path[0].name, llc_way_mask=wide)]
-    at = ways
-    for stage in path[1:]:
-        at -= pools["victim"]
-        settings.append(TenantSetting(stage.name, llc_way_mask=way_block(pools["victim"], at)))
-    settings += [TenantSetting(name, llc_way_mask=way_block(pools["noise"], low)) for name in noise]
-    return EnforcementPlan("noisy", tuple(settings))
+def _pools(test: NoisyNeighbourTest, noise: Sequence[str], *, bursts: bool) -> EnforcementPlan:
+    """Admit the stages to RMD's pools, then the noise to the best-effort one; the first stage is infrastructure.
+
+    A stage's ways are guaranteed. If it `bursts`, it asks for all ways of the burstable pool, at least for one. The
+    first noise asks for the same, so the pool shrinks the stage.
+    """
+    pools, (first, *stages), ways = test.settings.pools, test.settings.path, test.machine.llc_ways
+    configuration = PoolConfiguration(
+        ReservedGroup(ways - pools.infrastructure),
+        ReservedGroup(pools.infrastructure),
+        pools.guarantee,
+        pools.burstable,
+        pools.noise,
+        max_allowed_shared=len(noise),
+        shrink=True,
+    )
+    manager = PoolManager(configuration, ways)
+    names = [*(stage.name for stage in stages), *noise]
+    for core, name in enumerate(names):
+        burstable = bursts and name not in noise[1:]
+        most, least = (pools.burstable, 1) if burstable else (0, 0) if name in noise else (pools.victim, pools.victim)
+        manager.admit({"core_ids": [str(core)], "max_cache": most, "min_cache": least})
+    admitted = zip(names, manager.workloads, strict=True)
+    settings = [TenantSetting(name, llc_way_mask=workload.mask) for name, workload in admitted]
+    return EnforcementPlan("noisy", (TenantSetting(first.name, llc_way_mask=manager.layout.infrastructure), *settings))
 
 
 def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
