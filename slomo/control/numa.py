@@ -92,7 +92,11 @@ class NumaController:
         """Return the core of every tenant; see `Controller`."""
         first = {name: tenant.core for name, tenant in self.tenants.items()}
         state = memory if isinstance(memory, NumaMemory) else NumaMemory(first)
-        loads = self._loads(observation)
+        loads = {
+            name: self.tenants[name].response.solo_mpps if reading.offered_mpps is None else reading.offered_mpps
+            for name, reading in observation.tenants.items()
+            if name in self.tenants
+        }
         if not self._changed(loads, state.loads_mpps):
             return ControlDecision(self._plan(state), state, escalated=observation.broken)
         chains = [self._rated(name, mpps) for name, mpps in loads.items()]
@@ -116,13 +120,6 @@ class NumaController:
         rates = f"{then_mpps:.2f} instead of {now_mpps:.2f} Mpps predicted"
         why = f"move {', '.join(movers)}: {rates}, {lost:.2g} M packets lost by moving"
         return ControlDecision(self._plan(fresh), fresh, (why,))
-
-    def _loads(self, observation: MachineReading) -> dict[str, float]:
-        return {
-            name: self.tenants[name].response.solo_mpps if reading.offered_mpps is None else reading.offered_mpps
-            for name, reading in observation.tenants.items()
-            if name in self.tenants
-        }
 
     def _changed(self, loads: Mapping[str, float], before: Mapping[str, float]) -> bool:
         return loads.keys() != before.keys() or any(

@@ -45,7 +45,9 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
             else:
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
             file.flush()
-            os.fchmod(file.fileno(), mode & ~_umask())  # synced to disk, too, before it gets its name
+            mask = os.umask(0o022)
+            os.umask(mask)
+            os.fchmod(file.fileno(), mode & ~mask)  # synced to disk, too, before it gets its name
             os.fsync(file.fileno())
             os.replace(draft, place)  # while the lock is held, so that no other writer removes it
             draft = ""
@@ -149,9 +151,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

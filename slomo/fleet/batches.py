@@ -126,7 +126,8 @@ def with_predictions(batch: "pa.RecordBatch", columns: "dict[str, NDArray[Any]]"
 def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDArray[Any]]":
     """Return the predictions for a record batch by column; raises as :func:`predict_batches`."""
     names, target, competitors = _coded(batch)
-    library, known = _opened(question.models, _index_time(question.models))
+    index = Path(question.models, INDEX)
+    library, known = _opened(question.models, index.stat().st_mtime_ns if index.exists() else 0)
     tenants = [_tenant(library, known, name, question.machine, (target, competitors), at) for at, name in names]
     made = predict_members(Members(tuple(tenants), target, competitors), question.machine or "", question.options)
     columns: dict[str, NDArray[Any]] = {name: getattr(made, name) for name in PREDICTED}
@@ -140,11 +141,6 @@ def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDA
 def _opened(models: str, changed: int) -> tuple[ModelLibrary, dict[tuple[str | None, str], TenantModel]]:  # noqa: ARG001
     """Return a library of models, and remembered look-ups of names; both are renewed when the models change."""
     return load_library(models), {}
-
-
-def _index_time(models: str) -> int:
-    index = Path(models, INDEX)
-    return index.stat().st_mtime_ns if index.exists() else 0
 
 
 def _tenant(

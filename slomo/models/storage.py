@@ -92,7 +92,10 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
             superseded = {before[key].folder.name for key in keys if key in before} - {*names}
             _note(directory, superseded, unfinished=names)
             for name, (files, manifest) in zip(names, contents, strict=True):
-                _write_version(directory / name, files, manifest)
+                folder = directory / name
+                if not _complete(folder, files, manifest):
+                    for file, content in {**files, MANIFEST: manifest}.items():  # the manifest comes last
+                        write_durably(folder / file, content)
             written = [
                 Entry(directory / name, *key, model.machine_fingerprint)
                 for name, key, model in zip(names, keys, models, strict=True)
@@ -323,13 +326,6 @@ def _sha256(content: str) -> str:
 def _version_name(model: NFModel, manifest: str) -> str:
     """Return a model's folder name with its version, a digest of its content."""
     return f"{folder_name(model.machine, model.workload.key)}.{_sha256(manifest)[:12]}"
-
-
-def _write_version(folder: Path, contents: Mapping[str, str], manifest: str) -> None:
-    """Write one model into its folder; the manifest comes last."""
-    if not _complete(folder, contents, manifest):
-        for file, content in {**contents, MANIFEST: manifest}.items():
-            write_durably(folder / file, content)
 
 
 def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:

@@ -133,7 +133,10 @@ def _supporting(models: tuple[NFModel, ...]) -> tuple[NDArray[np.bool_], bool]:
 def predict_members(members: Members, machine: str, how: PredictionOptions, *, keep: bool = False) -> PredictionBatch:
     """Predict the target of every mix; `keep` caches solved mixes for later calls with the same tenants."""
     whole, tenants = np.column_stack([members.target, members.places]), members.tenants
-    _check_cores(members, whole)
+    most = np.zeros(len(members.tenants), dtype=np.int64)
+    np.maximum.at(most, members.target, (whole >= 0).sum(axis=1))
+    for number in np.flatnonzero(most):
+        check_cores(members.tenants[number].model, int(most[number]))
     servers = _Servers.of(tenants, whole)
     rates, jointly, plain = _empty(members.target.shape), servers.jointly(how), replace(how, explain=False)
     made = np.array([*(bool(tenant.adapted) for tenant in tenants), False])
@@ -273,13 +276,6 @@ def _rates_of(answers: Answers, number: int) -> Rates:
 
 def _empty(shape: tuple[int, ...]) -> Rates:
     return Rates(*(np.full(shape, np.nan) for _ in range(3)))
-
-
-def _check_cores(members: Members, whole: Indices) -> None:
-    most = np.zeros(len(members.tenants), dtype=np.int64)
-    np.maximum.at(most, members.target, (whole >= 0).sum(axis=1))
-    for number in np.flatnonzero(most):
-        check_cores(members.tenants[number].model, int(most[number]))
 
 
 def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates:

@@ -86,7 +86,8 @@ class SimulatedTestbed:
         seats = self._seats(colocation)
         competitors = seats[len(seats) - len(colocation.competitors) :]
         port = colocation.port_gbps
-        nodes = self._nodes(colocation)
+        core = self.machine.nic_socket if colocation.target is None else self._sockets(colocation)[0]
+        nodes = core, core if colocation.memory_node is None else colocation.memory_node
         alone = self._phase(competitors, seed + 1, port, nodes) if competitors else None
         beside = self._phase(seats, seed, port, nodes) if colocation.target is not None else None
         stated = describe_run(colocation, seed, self.name, self._settings(), host=False)
@@ -175,11 +176,6 @@ class SimulatedTestbed:
             mba_percent=isolation.memory_bandwidth_percent,
             memory_socket=colocation.memory_node if far else None,
         )
-
-    def _nodes(self, colocation: Colocation) -> tuple[int, int]:
-        """Return the socket of the target's core (the NIC's without a target) and that of its memory."""
-        core = self.machine.nic_socket if colocation.target is None else self._sockets(colocation)[0]
-        return core, core if colocation.memory_node is None else colocation.memory_node
 
     def _phase(self, seats: list[Tenant], seed: int, port_gbps: float | None, nodes: tuple[int, int]) -> Phase:
         core, memory = nodes

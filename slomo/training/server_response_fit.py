@@ -293,18 +293,15 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
         once = once[distinct(rows.chosen(once))]
         for number, model in enumerate(models):
             here = once[rows.target[once] == number]
-            local = _local_errors(model, joint.pressure[here, 0], predicted[here] - rows.mpps[here])
+            pressure = joint.pressure[here, 0]
+            off_mpps = predicted[here] - rows.mpps[here]
+            assert model.response is not None
+            local = LocalErrors(pressure, np.abs(off_mpps) / model.solo_mpps, model.response.applicability.span)
             result[number] = _answering(model, calibration=replace(scored[number], local=local))
     if served.sum() < ENOUGH_IN_ALL:
         return result
     scores = arrival_scores(rows.mpps[served], own_load[served])
     return [_answering(model, arrivals=scores) for model in result]
-
-
-def _local_errors(model: NFModel, pressure: Floats, off_mpps: Floats) -> LocalErrors:
-    """Return the errors of one model by pressure, whose unit is the range that its profile covers."""
-    assert model.response is not None
-    return LocalErrors(pressure, np.abs(off_mpps) / model.solo_mpps, model.response.applicability.span)
 
 
 def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mpps: Floats) -> NDArray[np.bool_]:

@@ -267,7 +267,9 @@ def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | No
     described = environment.get("machines")
     try:
         if isinstance(described, Mapping) and isinstance(described.get(machine), Mapping):
-            return _with_reporters(Machine.from_dict(described[machine]).capacities(), environment)
+            capacities = Machine.from_dict(described[machine]).capacities()
+            full = environment.get("settings", {}).get("reporters", {}).get("full")
+            return capacities if full is None else replace(capacities, llc_reporter=float(full))
         return load_machine(machine).capacities()
     except SlomoError:
         return None  # a table of a machine without a description: no sums are limited
@@ -276,12 +278,6 @@ def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | No
 def _most(capacities: Capacities | None) -> float:
     """Return the highest traffic that the memory channel can carry [MiB/s]."""
     return np.inf if capacities is None else capacities.limit(METRICS["LMB"])
-
-
-def _with_reporters(capacities: Capacities, environment: Mapping[str, Any]) -> Capacities:
-    """Return the machine's capacities with the largest extra time of the cache reporter (a probe program)."""
-    full = environment.get("settings", {}).get("reporters", {}).get("full")
-    return capacities if full is None else replace(capacities, llc_reporter=float(full))
 
 
 def _manifest(

@@ -133,22 +133,18 @@ def learning_curve(
     error of throughput [%].
     """
     learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
-    host = _only_machine(learned)
+    if len(learned.machines) != 1:
+        raise UsageError(
+            f"the dataset holds runs on several machines: {', '.join(learned.machines) or 'none'}",
+            hint="name one with --machine",
+        )
+    host = learned.machines[0]
     if judged is None:
         profiled = [learned.workload(key) for key in learned.select(plan="pressure").targets]
         targets = [item for item in profiled if item.traffic.offered_mpps is None]  # those below full load tell latency
         rest: dict[str, Any] = {"plan": "mixes", "stream": "test", **running}
         judged = profile(targets, machine=machine or host, mixes=mixes, seed=seed, **rest)
     return learning_curves(learned, judged.select(machine=host, plan="mix"), budgets, models or COMPARED, seed=seed)
-
-
-def _only_machine(dataset: ProfileDataset) -> str:
-    if len(dataset.machines) != 1:
-        raise UsageError(
-            f"the dataset holds runs on several machines: {', '.join(dataset.machines) or 'none'}",
-            hint="name one with --machine",
-        )
-    return dataset.machines[0]
 
 
 def _require_descriptions(targets: Sequence[Workload], own: Iterable[NetworkFunction]) -> None:

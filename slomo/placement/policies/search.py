@@ -59,17 +59,13 @@ class MixSearch(PredictedBestFit):
                 self.cutting(host).alternatives[numbers[0]] = tuple(numbers)
                 self.cutting(host).primary |= dict.fromkeys(numbers, numbers[0])
                 if count == 1 and self.shares:
-                    self._share(request, host, needed_mpps, numbers[0])
+                    cutting = self.cutting(host)
+                    for shared in self.together(request, host, needed_mpps)[:1]:  # of the class of those with own ways
+                        cutting.shared[numbers[0]] = shared
+                        cutting.primary |= dict.fromkeys(cutting.splits[shared].values(), numbers[0])
                 yield (options[0],) * count
         if self.shares and not any_owned:  # profiles promise less than they measured, so that own ways may not do
             yield from super().cuts(request, host, needed_mpps)
-
-    def _share(self, request: Request, host: Host, needed_mpps: float, owned: int) -> None:
-        """Give instances that share the cache the same class as the request's instances with own ways."""
-        cutting = self.cutting(host)
-        for shared in self.together(request, host, needed_mpps)[:1]:
-            cutting.shared[owned] = shared
-            cutting.primary |= dict.fromkeys(cutting.splits[shared].values(), owned)
 
     def options(self, host: Host, workloads: tuple[str, ...], needs: Sequence[float | None]) -> tuple[Piece, ...]:
         """Return pieces of 1, 2, ... instances that own ways on one socket; each next one uses fewer ways.

@@ -5,9 +5,6 @@ throughput falls with every metric measured there. A contradiction larger than n
 disturbed or mixed up.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
 from slomo.models.base import Floats
 
 #: One metric per resource: cache accesses, cache occupancy, memory read and write bandwidth.
@@ -34,18 +31,13 @@ def contradictions(pressures: Floats, shares: Floats, noise: float) -> list[int]
     [1]
     """
     contradicting: list[int] = []
-    against = _pairs(pressures, shares, max(LEAST_GAIN, DEVIATIONS * noise))
+    gain = max(LEAST_GAIN, DEVIATIONS * noise)
+    more = (pressures[:, None, :] >= pressures[None, :, :]).all(axis=2)
+    more &= (pressures[:, None, :] > MORE * pressures[None, :, :]).any(axis=2)
+    against = more & (shares[:, None] > shares[None, :] + gain)  # row i has more pressure than row j and is faster
     against = against | against.T
     while against.any():
         worst = int(against.sum(axis=1).argmax())
         contradicting.append(worst)
         against[worst, :] = against[:, worst] = False
     return contradicting
-
-
-def _pairs(pressures: Floats, shares: Floats, gain: float) -> NDArray[np.bool_]:
-    """Return whether row i has more pressure than row j and yet higher throughput, shape ``(n, n)``."""
-    more = (pressures[:, None, :] >= pressures[None, :, :]).all(axis=2)
-    more &= (pressures[:, None, :] > MORE * pressures[None, :, :]).any(axis=2)
-    faster: NDArray[np.bool_] = shares[:, None] > shares[None, :] + gain
-    return more & faster

@@ -187,7 +187,13 @@ def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressur
     (4, 7)
     """
     count = int((instances + 1) ** float(place[-1]))  # a third of all points has one instance, as questions do
-    return Pressure(_competitor_at(place[:-1]), min(instances, count))
+    drawn = {
+        name: low * (high / low) ** float(share)
+        for (name, (low, high)), share in zip(RANGES.items(), place[:-1], strict=True)
+    }
+    drawn["rate_mpps"] = min(drawn["rate_mpps"], mpps_of_gbps(_SHARE_GBPS, drawn["packet_size_b"]))
+    rounded = {name: round(value, 3) if knob(name).kind == "real" else round(value) for name, value in drawn.items()}
+    return Pressure(competitor(rounded), min(instances, count))
 
 
 def make_design(
@@ -239,15 +245,6 @@ def thinned(design: Design, runs: int, seed: int = 0) -> Design:
 def _require_instances(instances: int) -> None:
     if instances < 1:
         raise InvalidValueError(f"instances is {instances}, needed 1 or more")
-
-
-def _competitor_at(row: Sequence[float]) -> Workload:
-    drawn = {
-        name: low * (high / low) ** float(share) for (name, (low, high)), share in zip(RANGES.items(), row, strict=True)
-    }
-    drawn["rate_mpps"] = min(drawn["rate_mpps"], mpps_of_gbps(_SHARE_GBPS, drawn["packet_size_b"]))
-    rounded = {name: round(value, 3) if knob(name).kind == "real" else round(value) for name, value in drawn.items()}
-    return competitor(rounded)
 
 
 def _plain(value: Setting) -> Setting:

@@ -170,7 +170,13 @@ class _Values:
         if column.metric:
             self._metric(name, column, column.metric, value)
         elif column.target:
-            self._throughput(name, column, value)
+            if not value > 0.0:
+                raise _BadRowError("needed a throughput above 0", name, self.cells[name])
+            solo = self.mapping.file.solo
+            alone = 1.0 if solo is None else throughput_mpps(solo.value, solo.unit)
+            self.throughput = target_mpps(value, column, alone)
+            if column.target == "share" and (fault := share_fault(self.throughput / alone)):
+                raise _BadRowError(fault, name, self.cells[name])
         elif column.feature:
             self.features[f"{schema.TRAFFIC_PREFIX}{column.feature}"] = value
         elif column.traffic and not math.isnan(value):
@@ -210,15 +216,6 @@ class _Values:
         # several columns of one metric are added; if one of them is missing, so is the sum
         self.vectors[place] = self.vectors.get(place, 0.0) + value * metric_factor(target, column.unit)
         if fault := metric_fault(target.name, target.unit, self.vectors[place]):
-            raise _BadRowError(fault, name, self.cells[name])
-
-    def _throughput(self, name: str, column: ColumnEntry, value: float) -> None:
-        if not value > 0.0:
-            raise _BadRowError("needed a throughput above 0", name, self.cells[name])
-        solo = self.mapping.file.solo
-        alone = 1.0 if solo is None else throughput_mpps(solo.value, solo.unit)
-        self.throughput = target_mpps(value, column, alone)
-        if column.target == "share" and (fault := share_fault(self.throughput / alone)):
             raise _BadRowError(fault, name, self.cells[name])
 
     def _number(self, name: str) -> float:

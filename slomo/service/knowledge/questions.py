@@ -125,13 +125,10 @@ class ServiceAnswers:
                 if isinstance(told, BaseException):
                     item.answer.set_exception(told)
                 else:
-                    self._keep(item.raw, told)
+                    if len(self._kept) >= MOST_KEPT:
+                        del self._kept[next(iter(self._kept))]
+                    self._kept[item.raw] = told
                     item.answer.set_result(told)
-
-    def _keep(self, raw: bytes, answer: bytes) -> None:
-        if len(self._kept) >= MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
-        self._kept[raw] = answer
 
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
         """Answer questions about one machine in one batch, a single one without arrays; invalid ones alone fail."""

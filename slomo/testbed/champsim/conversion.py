@@ -131,7 +131,10 @@ def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArr
     count = len(recording.ip)
     if count == 0:
         raise ConfigurationError("the recording has no instructions, needed 1 or more", hint="record it again")
-    loads, stores = _by_instruction(recording, count)
+    loads, stores = (
+        _References(np.searchsorted(recording.owner[chosen], np.arange(count + 1)), recording.address[chosen])
+        for chosen in (recording.kind != STORE, recording.kind != LOAD)  # a modification counts as both
+    )
     taken = np.zeros(count, dtype=bool)
     taken[:-1] = recording.ip[1:] != recording.ip[:-1] + recording.size[:-1]
     shape = np.stack([recording.ip, recording.size, np.diff(loads.start), np.diff(stores.start)], axis=1)
@@ -161,15 +164,6 @@ def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArr
 class _References:
     start: NDArray[np.int64]
     address: NDArray[np.uint64]
-
-
-def _by_instruction(recording: Recording, count: int) -> tuple[_References, _References]:
-    """Return loads and stores, each with its first index per instruction; a modification counts as both."""
-    parts = []
-    for selected in (recording.kind != STORE, recording.kind != LOAD):
-        owner = recording.owner[selected]
-        parts.append(_References(np.searchsorted(owner, np.arange(count + 1)), recording.address[selected]))
-    return parts[0], parts[1]
 
 
 def _template(

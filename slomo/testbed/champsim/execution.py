@@ -118,7 +118,11 @@ def read_execution(text: str, statistics: str, cores: int, warm: int, file: str 
             f"{file}: core {start.index(min(start))} warmed up with {min(start)} records, needed {warm}",
             hint="a trace ended while warming up: make the traces longer",
         )
-    return Execution(start, tuple(done for done, _ in ends), ends[0][1], _statistics(statistics, cores, file))
+    try:
+        phase: Mapping[str, Any] = parse(statistics, file).data[0]["sim"]
+    except (KeyError, IndexError, TypeError) as error:
+        raise _strange(file, error) from None
+    return Execution(start, tuple(done for done, _ in ends), ends[0][1], _checked(phase, cores, file))
 
 
 def read_run(path: Path, cores: int) -> Execution:
@@ -128,14 +132,6 @@ def read_run(path: Path, cores: int) -> Execution:
         raise ConfigurationError(f"{path}: holds {len(execution.start)} cores, needed {cores}", hint=_AGAIN)
     _checked(execution.counters, cores, str(path))
     return execution
-
-
-def _statistics(text: str, cores: int, file: str) -> Mapping[str, Any]:
-    try:
-        phase: Mapping[str, Any] = parse(text, file).data[0]["sim"]
-    except (KeyError, IndexError, TypeError) as error:
-        raise _strange(file, error) from None
-    return _checked(phase, cores, file)
 
 
 def _checked(phase: Mapping[str, Any], cores: int, file: str) -> Mapping[str, Any]:

@@ -110,14 +110,11 @@ class TraceStore:
             lock = self._making.setdefault(name, threading.Lock())
             build_traceable()
         with lock:
-            return self._made(self.folder / name, workload, definition)
-
-    def _made(self, place: Path, workload: Workload, definition: HostDefinition) -> Trace:
-        """Return the trace in a folder; make it first if it is missing. Concurrent processes wait for each other."""
-        if not (place / "trace.json").exists():
-            with tempfile.TemporaryDirectory() as folder:
-                self._make(workload, definition, Path(folder), place)
-        return read_trace(place)
+            place = self.folder / name
+            if not (place / "trace.json").exists():
+                with tempfile.TemporaryDirectory() as folder:
+                    self._make(workload, definition, Path(folder), place)
+            return read_trace(place)
 
     def _make(self, workload: Workload, definition: HostDefinition, draft: Path, place: Path) -> None:
         total = self.window.settle_cycles + self.window.cycles

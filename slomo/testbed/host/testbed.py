@@ -228,7 +228,12 @@ class HostTestbed:
                 hint="describe them in the traffic section, or ask testbed 'simulated'",
             )
         if colocation.isolation is not None:
-            self._require_backend(colocation)
+            try:
+                self._backend = self._backend or first_that_works(BACKENDS)
+            except TestbedError as problem:
+                raise TestbedError(
+                    f"{colocation.label}: this host does not isolate tenants: {problem.message}", hint=problem.hint
+                ) from None
         definitions = [self.definition(workload.nf) for workload in colocation.tenants]
         for definition, workload in zip(definitions, colocation.tenants, strict=True):
             definition.configured(workload)
@@ -245,14 +250,6 @@ class HostTestbed:
                 hint="give the testbed a second core of the same socket",
             )
         return assigned[1:] if colocation.target is None else assigned
-
-    def _require_backend(self, colocation: Colocation) -> None:
-        try:
-            self._backend = self._backend or first_that_works(BACKENDS)
-        except TestbedError as problem:
-            raise TestbedError(
-                f"{colocation.label}: this host does not isolate tenants: {problem.message}", hint=problem.hint
-            ) from None
 
     def _isolated(
         self, colocation: Colocation, cores: Sequence[tuple[int, ...]]

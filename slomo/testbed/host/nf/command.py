@@ -76,18 +76,14 @@ def values_for(definition: HostDefinition, workload: Workload, where: Surroundin
         if name in used
     }
     if "functions" in used:
-        table["functions"] = _functions_folder(definition.nf)
+        folder = os.environ.get("SLOMO_FUNCTIONS", "")
+        if not os.path.isdir(folder):
+            raise TestbedError(
+                f"network function '{definition.nf}': SLOMO_FUNCTIONS is '{folder}', needed a folder of programs",
+                hint="set it; in a fleet write `functions: FOLDER` into the file of hosts",
+            )
+        table["functions"] = folder
     return table
-
-
-def _functions_folder(nf: str) -> str:
-    folder = os.environ.get("SLOMO_FUNCTIONS", "")
-    if not os.path.isdir(folder):
-        raise TestbedError(
-            f"network function '{nf}': SLOMO_FUNCTIONS is '{folder}', needed a folder of programs",
-            hint="set it; in a fleet write `functions: FOLDER` into the file of hosts",
-        )
-    return folder
 
 
 def fill(text: str, table: Mapping[str, str], nf: str) -> str:

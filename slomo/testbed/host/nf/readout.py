@@ -45,7 +45,12 @@ class Readout:
         self._thread: threading.Thread | None = None
         source = self._source
         if definition.section.is_fed:
-            self._generator = sending = _required(generator, definition.nf)
+            if generator is None:
+                raise ConfigurationError(
+                    f"network function '{definition.nf}': its packets come from a generator, and none is attached",
+                    hint="name one in the host file (`generator: {name: pktgen}`), or HostTestbed(generator=...)",
+                )
+            self._generator = sending = generator
             sending.start(traffic or Traffic())
             if source.source == "generator":
                 self._poll(lambda: float(sending.statistics().received_packets))
@@ -56,7 +61,11 @@ class Readout:
                 if source.source == "json-lines"
                 else _regex_taker(source, self.readings)
             )
-            self._listen(source, take, Path(table["stats_file"]))
+            if source.stream == "stats_file":
+                file = Path(table["stats_file"])
+                self._run(lambda: self._follow(file, take))
+            else:
+                self._process.on_line(source.stream, take)
         else:
             self._poll(_asker(source, table, definition.nf))
 
@@ -67,12 +76,6 @@ class Readout:
             self._thread.join(5.0)
         if self._generator is not None:
             self._generator.stop()
-
-    def _listen(self, source: ThroughputSource, take: Callable[[float, str], None], file: Path) -> None:
-        if source.stream == "stats_file":
-            self._run(lambda: self._follow(file, take))
-        else:
-            self._process.on_line(source.stream, take)
 
     def _run(self, loop: Callable[[], None]) -> None:
         self._thread = threading.Thread(target=loop, daemon=True, name="slomo-readout")
@@ -104,15 +107,6 @@ class Readout:
                 _add(self.readings, self._source, time.monotonic(), value)
 
         self._run(loop)
-
-
-def _required(generator: TrafficGenerator | None, nf: str) -> TrafficGenerator:
-    if generator is None:
-        raise ConfigurationError(
-            f"network function '{nf}': its packets come from a generator, and none is attached",
-            hint="name one in the host file (`generator: {name: pktgen}`), or HostTestbed(generator=...)",
-        )
-    return generator
 
 
 def _add(

@@ -66,7 +66,11 @@ def calibrate(
         quick.close()
         standing.close()
     if not chosen:
-        raise _numb(llc_mib)
+        raise UnstableMeasurementError(
+            f"no reporter feels anything beside the strongest competitors, with {llc_mib:.1f} MiB of cache to share: "
+            "each lost less than twice its standard error",
+            hint="the two cores hardly share cache or memory bandwidth: see `slomo doctor`",
+        )
     return Calibration(
         l2_mib=scope.l2_mib,
         llc_mib=llc_mib,
@@ -138,11 +142,3 @@ def _cache(definition: HostDefinition, core: int, taker: WindowTaker, scope: Cal
 def _rate(tenant: HostTenant, taker: WindowTaker) -> float:
     paused([tenant], False)
     return taker.take([tenant])[0].rate_mpps
-
-
-def _numb(llc_mib: float) -> UnstableMeasurementError:
-    return UnstableMeasurementError(
-        f"no reporter feels anything beside the strongest competitors, with {llc_mib:.1f} MiB of cache to share: "
-        "each lost less than twice its standard error",
-        hint="the two cores hardly share cache or memory bandwidth: see `slomo doctor`",
-    )

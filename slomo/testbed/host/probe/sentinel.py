@@ -123,7 +123,8 @@ class DriftWatch:
 
     def around(self, measure: Callable[[], T], label: str) -> tuple[T, dict[str, Any]]:
         """Repeat `measure` until the machine's speed does not change during it."""
-        before = self._just_seen()
+        seen_s, look = self._last
+        before = look if time.monotonic() - seen_s < _JUST_S else self.look()
         for repeated in range(self.attempts + 1):
             result = measure()
             after = self.look()
@@ -138,11 +139,6 @@ class DriftWatch:
             f"'{what}' ran at {change:.2f} times its speed afterwards (limit {self.limit:.0%})",
             hint="other virtual machines use this hardware: wait, see `slomo doctor`; the same command then continues",
         )
-
-    def _just_seen(self) -> Look:
-        """Return the sentinel's last reading if it is recent, else a new one."""
-        seen_s, look = self._last
-        return look if time.monotonic() - seen_s < _JUST_S else self.look()
 
     def require_same_cache(self, seen: Look) -> None:
         """Raise an error if the sentinel's speeds differ too much from those at calibration."""

@@ -71,7 +71,13 @@ class PktgenGenerator:
             raise TestbedError("traffic generator 'pktgen' sends already", hint="call `stop` first")
         self._socket, link_mbps = self._connected()
         try:
-            self._require_flows(traffic.flow_count)
+            assert self._socket is not None
+            most = int(self._socket.ask("W(pktgen.info.maxMbufsPerPort)")[0])
+            if traffic.flow_count > most:
+                raise InvalidValueError(
+                    f"Pktgen makes at most {most} flows, one per buffer, {traffic.flow_count} were asked for",
+                    hint="use fewer flows, or 'pcap', which replays up to 65535",
+                )
             percent = _percent(traffic, link_mbps)
             self._socket.ask(f"pktgen.stop('{self.sends}'); pktgen.clr()")
             self._socket.ask("; ".join(_settings(self.sends, traffic, percent, packets)))
@@ -153,15 +159,6 @@ class PktgenGenerator:
             if late:
                 raise
             return None
-
-    def _require_flows(self, flow_count: int) -> None:
-        assert self._socket is not None
-        most = int(self._socket.ask("W(pktgen.info.maxMbufsPerPort)")[0])
-        if flow_count > most:
-            raise InvalidValueError(
-                f"Pktgen makes at most {most} flows, one per buffer, {flow_count} were asked for",
-                hint="use fewer flows, or 'pcap', which replays up to 65535",
-            )
 
 
 def _percent(traffic: Traffic, link_mbps: int) -> float:

@@ -86,12 +86,14 @@ class TrexGenerator:
         try:
             port_statistics = self._client.get_stats()
             sent, received = port_statistics[self.sends], port_statistics[self.receives]
+            stream = port_statistics.get("latency", {}).get(_LATENCY_STREAM, {}).get("latency", {})
+            names = {"average": "mean", "total_max": "max"}
             return TrafficStatistics(
                 int(sent["opackets"]),
                 int(received["ipackets"]),
                 float(sent.get("tx_pps", 0.0)) / 1e6,
                 float(received.get("rx_pps", 0.0)) / 1e6,
-                _latency(port_statistics),
+                {name: float(stream[key]) for key, name in names.items() if key in stream},
             )
         except Exception as problem:
             raise self._fault("tells no statistics", problem) from None
@@ -171,9 +173,3 @@ def _frame(traffic: Traffic) -> bytes:
         write_pcap(single, file)
         size_b = max(traffic.packet_size_b - 4, 42)
         return file.read_bytes()[_FRAME_AT : _FRAME_AT + size_b]
-
-
-def _latency(port_statistics: Any) -> dict[str, float]:
-    stream = port_statistics.get("latency", {}).get(_LATENCY_STREAM, {}).get("latency", {})
-    names = {"average": "mean", "total_max": "max"}
-    return {name: float(stream[key]) for key, name in names.items() if key in stream}
