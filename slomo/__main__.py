@@ -27,7 +27,8 @@ def console() -> int:
     if ended:
         sys.stdout.flush()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # the kernel keeps this from a container's first process
+        code = 128 + signal.SIGTERM
     return code
 
 

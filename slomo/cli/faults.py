@@ -8,14 +8,13 @@ import errno
 import json
 import os
 import re
-import sys
 
 import click
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError, UsageError
 
 INTERRUPTED = 130
-_BROKEN_PIPE = 141
+BROKEN_PIPE = 141
 
 
 def report(error: BaseException, *, as_json: bool = False) -> int:
@@ -31,10 +30,6 @@ def report(error: BaseException, *, as_json: bool = False) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return UsageError.exit_code
-    if isinstance(error, BrokenPipeError):
-        # the reader of the pipe has ended (`slomo nf list | head -1`), so no more output is possible
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
     if os.environ.get("SLOMO_DEBUG", "") not in ("", "0"):
         raise error
     name, message, hint, code = describe(error)

@@ -5,6 +5,7 @@ The library raises errors; only `main` prints them and returns the code. Sub-com
 """
 
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -98,6 +99,10 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except ImportError as error:
             raise translated(error, ctx.meta.get(_VERB)) or error from None
+        except BrokenPipeError:
+            # the reader of the pipe has ended (`slomo nf list | head -1`); click would end with 1, as failed checks do
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(faults.BROKEN_PIPE)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the table of commands without importing them."""

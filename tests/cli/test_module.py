@@ -33,22 +33,36 @@ def test_only_the_console_sets_up_the_process() -> None:
 
 
 def test_sigterm_unwinds_the_command() -> None:
-    """Code in `finally` runs after SIGTERM, for instance to end measured processes; the exit status is SIGTERM's."""
+    """Code in `finally` runs after SIGTERM, to end measured processes; the status is SIGTERM's, also in a container."""
     program = """
-import os, signal, time
+import os, signal, sys, time
 from slomo import __main__ as entry
 from slomo.cli import faults
 def main():
     try:
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         time.sleep(30)
     except KeyboardInterrupt as error:
         return faults.report(error)
     finally:
         print("unwound")
 entry.main = main
-entry.console()
+{kernel}
+sys.exit(entry.console())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=25)
-    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "unwound\n")
-    assert done.stderr == "Interrupted: stopped at your request\n"
+    survived = "os.kill = lambda *_: None"  # as a container's first process does
+    for kernel, status in (("", -signal.SIGTERM), (survived, 128 + signal.SIGTERM)):
+        command = [sys.executable, "-c", program.format(kernel=kernel)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=25)
+        assert (done.returncode, done.stdout) == (status, "unwound\n")
+        assert done.stderr == "Interrupted: stopped at your request\n"
+
+
+def test_a_closed_pipe_is_no_failed_check() -> None:
+    """A command whose reader ended has the exit code of such an end, not 1, and says nothing."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "slomo", "nf", "list"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, timeout=25)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
