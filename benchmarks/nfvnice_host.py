@@ -202,8 +202,8 @@ def two_chains_placed() -> list[Placed]:
     return [*on_one, *on_two, *on_four]
 
 
-def cheap_keeps(placed: Placed, way: Way, given: argparse.Namespace) -> tuple[list[float], Runs]:
-    """Return what the cheap chain keeps of its throughput alone, by round, and the runs beside the costly one."""
+def cheap_keeps(placed: Placed, way: Way, given: argparse.Namespace) -> tuple[list[float], Runs, Runs]:
+    """Return what the cheap chain keeps of its throughput alone, by round, and the runs beside the other and alone."""
     names, costs = ("first", "light", "heavy", "last"), (270.0, 120.0, 4500.0, 300.0)
     stages = tuple(ChainStage(*each[:2], cycles=(each[2],)) for each in zip(names, placed.cores, costs, strict=True))
     cheap = ServiceChain("cheap", ("first", "light", "last"), mpps=placed.cheap_mpps)
@@ -211,7 +211,14 @@ def cheap_keeps(placed: Placed, way: Way, given: argparse.Namespace) -> tuple[li
     both, alone = (ChainSystem(stages, chains, queue_capacity=CAPACITY) for chains in ((cheap, dear), (cheap,)))
     beside, by_itself = (alternate(system, [way], given) for system in (both, alone))
     pairs = zip(beside.results[way], by_itself.results[way], strict=True)
-    return [one.chains[0].delivered_mpps / other.chains[0].delivered_mpps for one, other in pairs], beside
+    kept = [one.chains[0].delivered_mpps / other.chains[0].delivered_mpps for one, other in pairs]
+    return kept, beside, by_itself
+
+
+def dear_share(result: HostChainResult) -> float:
+    """Return the share of a core that the costly chain's packets take in the functions that both chains pass."""
+    delivered = [chain.delivered_mpps for chain in result.chains]
+    return sum(stage.processor_share for stage in (result.stages[0], result.stages[-1])) * delivered[1] / sum(delivered)
 
 
 def show_shared(given: argparse.Namespace) -> None:
@@ -219,12 +226,17 @@ def show_shared(given: argparse.Namespace) -> None:
     print("\n# Chains 270,120,300 and 270,4500,300 share first and last; the paper has a core for each function")
     for placed in two_chains_placed():
         for way in (ALONE[0], NICE[0]):
-            kept, beside = cheap_keeps(placed, way, given)
+            kept, beside, alone = cheap_keeps(placed, way, given)
             dear = beside.median(way, lambda r: r.chains[1].delivered_mpps)
             goal = f"  {verdict(statistics.median(kept) >= GOAL_KEPT)} goal {GOAL_KEPT}" if way == NICE[0] else ""
             offered = f"{placed.name}, {way.name:14s} cheap, offered {placed.cheap_mpps:.3g} Mpps"
             told = f"{offered}, keeps {spread(kept)} of alone, wasted {beside.median(way, lambda r: r.wasted):.1%}"
             print(f"{told}, costly {dear:.2f} of {placed.dear_mpps:.3g} Mpps{goal}")
+            busy = alone.median(way, lambda r: sum(stage.processor_share for stage in r.stages))
+            rate, taken = alone.median(way, goodput), beside.median(way, dear_share)
+            print(
+                f"  alone {rate:.2f} Mpps on {busy:.1%} of a core; in first and last the costly one takes {taken:.1%}"
+            )
     if (cores := len(os.sched_getaffinity(0))) < 5:
         print(f"four cores: not run, as it needs five CPUs, one of them for the manager; this process may use {cores}")
 

@@ -186,7 +186,7 @@ def nfvnice_two_cores(seed: int) -> Iterator[Line]:
     placed = next(each for each in host.two_chains_placed() if each.name == "two cores")
     what = f"chains of {placed.cheap_mpps:g} Mpps each, the slow function on a core apart"
     for way, name, span in ((host.NICE[0], "NFVnice", (95, 105)), (host.ALONE[0], "the kernel's scheduler", ANY)):
-        kept, beside = host.cheap_keeps(placed, way, given)
+        kept, beside, _ = host.cheap_keeps(placed, way, given)
         yield Line("host", f"{what}, {name}: cheap chain keeps: %", "-", 100 * statistics.median(kept), *span)
         wasted = 100 * beside.median(way, lambda result: result.wasted)
         span = (0, 5) if way == host.NICE[0] else ANY
