@@ -135,6 +135,8 @@ def test_whatif_takes_the_only_machine_of_the_models(
         (["--cores", "0,99"], "core 99 asked for, it has cores 0 to 15"),
         (["--bandwidth-percent", "few,100"], "'few' is no whole number"),
         (["--slo", "2=0.9"], "for 2 tenants"),
+        (["--learn"], "--learn was given without --models"),
+        (["--models", "models"], "--profiles and --models were given"),
     ],
 )
 def test_slips_are_usage_errors(

@@ -171,10 +171,12 @@ def test_a_cheap_chain_keeps_its_rate_beside_a_costly_one(tree: ProcessorTree) -
         ({"policy": "nfvnise"}, UnknownNameError),
         ({"scheduler": "fifo"}, UnknownNameError),
         ({"without": ("marks",)}, UnknownNameError),
+        ({"policy": "cfs", "scheduler": "batch"}, InvalidValueError),
+        ({"policy": "rr", "without": ("shares",)}, InvalidValueError),
     ],
 )
 def test_unknown_names_are_refused(arguments: dict[str, object], kind: type[Exception]) -> None:
-    """Policies, schedulers and parts there are not are refused with the nearest name."""
+    """Unknown policies, schedulers and parts are refused with the nearest name, and parts that a policy has not."""
     with pytest.raises(kind):
         run_chains_on_host(chain(THREE), **arguments)  # type: ignore[arg-type]
 

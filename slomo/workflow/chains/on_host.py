@@ -57,6 +57,11 @@ def run_chains_on_host(
     ):
         if name not in names:
             raise UnknownNameError(kind, name, names)
+    if policy != "nfvnice" and (scheduler or without):
+        named = f"scheduler '{scheduler}'" if scheduler else f"part '{without[0]}' to leave out"
+        raise InvalidValueError(
+            f"policy '{policy}' has no {named}; nfvnice has", hint="leave it out (--cpu-scheduler, --without)"
+        )
     file, system = (system, load_chains(system)) if isinstance(system, str) else (None, system)
     nice = policy == "nfvnice"
     chosen = replace(

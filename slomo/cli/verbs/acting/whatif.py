@@ -122,6 +122,7 @@ def command(
 
     Example: slomo whatif lpm stats:2 --models slomo-models
     """
+    from slomo.errors import UsageError
     from slomo.models.library import load_library
     from slomo.vocabulary.machine import load_machine
     from slomo.vocabulary.server_setting import ServerSetting
@@ -135,6 +136,10 @@ def command(
     how = {**options, "model": chosen.model, "coverage": chosen.coverage}
     if service is not None:
         return asked_about_socket(service, mix, machine, setting, how, as_json=as_json)
+    if learn and not models:
+        raise UsageError("--learn was given without --models", hint="--profiles stores profiles without models")
+    if profile_file and models:
+        raise UsageError("--profiles and --models were given", hint="--learn stores profiles with the models")
     library = load_library(models) if models else None
     if machine is None and (library is None or _USUAL in library.machines):
         machine = _USUAL
