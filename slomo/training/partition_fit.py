@@ -43,7 +43,9 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
     own, beside = ([row for row in rows if row.shares_ways == shared] for shared in (False, True))
     response = _over_ways(workload, own)
     most = max((row.ways for row in beside if row.bandwidth_percent >= 100.0), default=math.inf)
-    crowded = _over_ways(workload, [*beside, *(row for row in own if row.ways > most)]) if beside else None
+    crowded = None
+    if beside:
+        crowded = _never_slower(_over_ways(workload, [*beside, *(row for row in own if row.ways > most)]))
     both = (response,) if crowded is None else (response, crowded)
     points: list[tuple[float, float]] = []
     shares: tuple[tuple[float, float], ...] = ((100.0, 0.0),)
@@ -89,6 +91,22 @@ def _over_ways(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse
         tuple(float(np.mean([row.bytes_per_packet for row in rows])) for rows in by_ways),
         fetched_bytes=tuple(float(np.mean(each)) for each in fetched) if all(fetched) else (),
         idle_ns=min(row.latency_ns for row in quiet),
+    )
+
+
+def _never_slower(response: PartitionResponse) -> PartitionResponse:
+    """Return the function with more ways at least as fast as with fewer.
+
+    Shared ways hold as much as some more of its own, so the first of its own beyond them were slower.
+    """
+    time = [1.0 / response.mpps(ways, response.idle_ns) for ways in response.ways]
+    best = [time.index(min(time[: number + 1])) for number in range(len(time))]
+    return replace(
+        response,
+        busy_us=tuple(response.busy_us[i] for i in best),
+        waits=tuple(response.waits[i] for i in best),
+        bytes_per_packet=tuple(response.bytes_per_packet[i] for i in best),
+        fetched_bytes=tuple(response.fetched_bytes[i] for i in best) if response.fetched_bytes else (),
     )
 
 

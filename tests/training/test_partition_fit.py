@@ -59,3 +59,21 @@ def test_where_a_working_set_ends_no_more_is_left_out_than_was_measured() -> Non
     ]
 
     assert min(fit_response("nf", rows).fetched_bytes) >= 0.0
+
+
+def test_more_shared_ways_are_never_slower() -> None:
+    """In 1.8 shared ways a function is as fast as in 3 of its own, so 2 of its own, which are slower, tell nothing."""
+    own = [
+        PartitionRow(float(ways), 100.0, 80.0, 1.0 / us, 64.0)
+        for ways, us in ((1, 0.4), (2, 0.3), (3, 0.26), (4, 0.25))
+    ]
+    shared = [
+        PartitionRow(ways, 100.0, 80.0, 1.0 / us, 64.0, shares_ways=True) for ways, us in ((0.5, 0.4), (1.8, 0.26))
+    ]
+    fitted = fit_response("nf", own + shared)
+
+    assert fitted.beside is not None
+    assert [1.0 / fitted.beside.mpps(ways, 80.0) for ways in (1.8, 2.0, 3.0, 4.0)] == pytest.approx(
+        [0.26, 0.26, 0.26, 0.25]
+    )
+    assert 1.0 / fitted.mpps(2.0, 80.0) == pytest.approx(0.3)
