@@ -28,7 +28,7 @@ class PredictionOptions:
     """Options of a prediction.
 
     Raises UnknownNameError for an unknown method or rule; InvalidValueError for a coverage not strictly between 0 and
-    1.
+    1, and for a rule of composition beside method ``"equilibrium"``.
 
     Examples
     --------
@@ -56,6 +56,9 @@ class PredictionOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", method_named(self.method))
         object.__setattr__(self, "compat", compat_named(self.compat))
+        if self.method == "equilibrium" and self.compat is not None:
+            what = f"compat is '{self.compat}', but method 'equilibrium' composes no vectors"
+            raise InvalidValueError(what, hint="leave one of them out")
         check_coverage(self.coverage)
         if self.window_s is not None:
             positive_number("window_s", self.window_s, "s")

@@ -38,7 +38,7 @@ def answer(server: TenantModels, how: PredictionOptions, *, strict: bool = False
         return prediction
     plain = replace(how, explain=False)
     saturated = answers_of(server, plain, [None, *answers.loads[1:]]).prediction(0)
-    beside = answers_of(server, replace(plain, method="equilibrium"), answers.loads).whole()
+    beside = answers_of(server, replace(plain, method="equilibrium", compat=None), answers.loads).whole()
     return replace(prediction, latency=latency_of(server.tenants[0], load, saturated, beside))
 
 

@@ -86,7 +86,7 @@ def predict(
     ConfigurationError
         For another machine than the models were measured on, with both fingerprints.
     InvalidValueError
-        For a mix larger than the machine, or a coverage or load out of range.
+        For a mix larger than the machine, a coverage or load out of range, and options that contradict each other.
     UnsupportedPredictionError
         Where no prediction can be made; with `strict`, where none is supported.
     """
@@ -105,6 +105,12 @@ def predict(
     mix = (target_named(target), *partners, *others)
     if partners or port_gbps is not None:
         setting = setting or ServerSetting()
+        if partners and setting.cores is not None:
+            raise InvalidValueError(
+                "shares_core_with and cores of the setting were given", hint="leave one of them out"
+            )
+        if port_gbps is not None and setting.port_gbps is not None:
+            raise InvalidValueError("port_gbps and port_gbps of the setting were given", hint="leave one of them out")
         cores = (0,) * (1 + len(partners)) + (None,) * len(others) if partners else setting.cores
         setting = replace(setting, cores=cores, port_gbps=setting.port_gbps if port_gbps is None else port_gbps)
     models = opened(library)

@@ -45,7 +45,7 @@ def test_what_the_equilibrium_would_pass_over_is_refused(bench, capsys) -> None:
     base = f"predict --target lpm --with stats --method equilibrium --models {bench.models}"
     code, _, err = command(capsys, f"{base} --compat published")
     assert code == 2
-    assert "--compat" in err
+    assert "compat is 'published'" in err
 
 
 def test_the_equilibrium_explains_its_loss(bench, capsys) -> None:

@@ -453,6 +453,33 @@ def test_every_door_knows_how_to_predict(
     assert list(answer.outlook.throughput_mpps.values()) == [mpps for mpps, _, _ in whole]
 
 
+@pytest.mark.parametrize(
+    "contradiction",
+    [
+        {"method": "equilibrium", "compat": "published"},
+        {"port_gbps": 1.0, "setting": ServerSetting(port_gbps=2.0)},
+        {"shares_core_with": ["nat"], "setting": ServerSetting(cores=(0, 0, 1))},
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_at_every_door(asked: Asked, contradiction: Any) -> None:
+    """No door picks one of the two on its own."""
+    with pytest.raises(InvalidValueError):
+        slomo.predict("lpm", ["stats"], asked.library, machine=MACHINE, **contradiction)
+    sent = {name: listed(v) if name == "setting" else v for name, v in contradiction.items()}
+    question = {"target": "lpm", "competitors": ["stats"], **sent}
+    assert asked.service.post("/v1/predict", json=question).status_code == 422
+    if "method" in contradiction:
+        with pytest.raises(InvalidValueError):
+            what_if(asked.library, (Workload("lpm"),), HERE, **contradiction)
+        with pytest.raises(InvalidValueError):
+            slomo.predict_batch("lpm", ["stats"], asked.library, **contradiction)
+        bodies = {"whatif": {"tenants": ["lpm"]}, "predict/batch": {"targets": ["lpm"], "mixes": [["stats"]]}}
+        for path, body in bodies.items():
+            assert asked.service.post(f"/v1/{path}", json={**body, **sent}).status_code == 422
+        words = ["--models", asked.folder, "--method", "equilibrium", "--compat", "published"]
+        assert main(["predict", "--target", "lpm", *words]) == main(["whatif", "lpm", *words]) == 2
+
+
 def test_a_mix_is_written_the_same_at_every_door(library: ModelLibrary, service: Any, folder: str) -> None:
     """What slomo prints, ``2 x stats + nat``, is read everywhere; so are counts and lists."""
     text, words, plain = "2 x stats + nat", ["stats:2", "nat"], ["stats", "stats", "nat"]

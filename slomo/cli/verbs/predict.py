@@ -192,8 +192,6 @@ def _check(options: dict[str, Any]) -> None:
 
     vector, joint = options["vector"], options["method"] == "equilibrium"
     for wrong, what, hint in (
-        (joint and options["compat"] is not None,
-         "--compat and --method equilibrium were given: it composes no vectors", "leave one of them out"),
         (vector and options["beside"],
          "--vector and --with were given, needed one of them", "--vector stands for all competitors together"),
         (options["traffic"] and not vector,
