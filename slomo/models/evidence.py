@@ -122,10 +122,14 @@ class VerdictErrors(NamedTuple, Generic[E]):
     half_width: E | None = None
 
     def too_large(self, calibration: ConformalCalibration) -> bool | NDArray[np.bool_]:
-        """Return whether the errors are too large for a `supported` prediction."""
+        """Return whether the errors are too large for a `supported` prediction.
+
+        The mean of errors of all NFs says little about this one beside their average.
+        """
         if self.largest is None or self.half_width is None:
             return self.mean > trusted(calibration)
-        return (self.mean > trusted(calibration, NEGLIGIBLE_NEAR)) | (self.largest > FAR_OFF * self.half_width)
+        far_off = self.largest > FAR_OFF * self.half_width
+        return far_off if calibration.local.of_all else far_off | (self.mean > trusted(calibration, NEGLIGIBLE_NEAR))
 
 
 def caution(calibration: ConformalCalibration, held_out: VerdictErrors[float] | None = None) -> str | None:
@@ -146,8 +150,9 @@ def caution(calibration: ConformalCalibration, held_out: VerdictErrors[float] | 
     )
     if held_out.largest is None or held_out.half_width is None:
         return f"held-out errors at this loss beside such neighbours are {mean}, {over_all}"
+    of_all = " on any function" if calibration.local.of_all else ""
     return (
-        f"held-out errors in the {NEAREST} mixes nearest in pressure are {mean} and up to "
+        f"held-out errors in the {NEAREST} mixes nearest in pressure{of_all} are {mean} and up to "
         f"{100.0 * held_out.largest:.2g} %, {over_all}; half the interval is {100.0 * held_out.half_width:.2g} %"
     )
 
@@ -210,9 +215,11 @@ def groundless(subject: NFModel, model: str, calibration: ConformalCalibration) 
     """
     if calibration.source == CARRIED:
         told = subject.manifest.get("transfer", {})
+        origin = told.get("from", "another machine")
         return (
-            f"'{model}' is carried over from {told.get('from', 'another machine')}: {told.get('runs', 0)} runs of it "
-            f"here, {FEWEST_OF_TRANSFER} of all functions together are needed to know how far it is off"
+            f"'{model}' is carried over from {origin}; to know how far it is off takes runs "
+            f"beside others here: of it {told.get('held_out', 0)} (needed 1), of all functions together "
+            f"{told.get('held_out_of_all', 'an unknown number')} of {FEWEST_OF_TRANSFER}"
         )
     family = subject.sensitivity.get(model)
     if family is not None and family.composition == "none":

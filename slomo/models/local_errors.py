@@ -40,6 +40,8 @@ class LocalErrors(Stored):
     sizes: Floats = field(default_factory=lambda: np.zeros(0))
     #: Range of each pressure in the NF's profile, the unit of distances, shape (pressures,).
     span: Floats = field(default_factory=lambda: np.zeros(0))
+    #: Whether mixes on other NFs are among them, each with an error in proportion to the losses predicted of both NFs.
+    of_all: bool = False
 
     @property
     def suffice(self) -> bool:

@@ -24,9 +24,10 @@ from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.regression import ridge
 from slomo.models.functions.smooth import SmoothSensitivity
-from slomo.models.intervals import ConformalCalibration, calibrate
+from slomo.models.interval_ends import predicted_loss
+from slomo.models.intervals import FLOOR, ConformalCalibration, calibrate
 from slomo.models.library import ModelLibrary
-from slomo.models.local_errors import LocalErrors
+from slomo.models.local_errors import NEAREST, LocalErrors
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.moved import most_moved
@@ -291,17 +292,37 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
     if scored:
         once = np.flatnonzero(full & np.isfinite(predicted))
         once = once[distinct(rows.chosen(once))]
+        local = _local_errors(models, rows.chosen(once), joint.pressure[once, 0], predicted[once])
         for number, model in enumerate(models):
-            here = once[rows.target[once] == number]
-            pressure = joint.pressure[here, 0]
-            off_mpps = predicted[here] - rows.mpps[here]
-            assert model.response is not None
-            local = LocalErrors(pressure, np.abs(off_mpps) / model.solo_mpps, model.response.applicability.span)
-            result[number] = _answering(model, calibration=replace(scored[number], local=local))
+            result[number] = _answering(model, calibration=replace(scored[number], local=local[number]))
     if served.sum() < ENOUGH_IN_ALL:
         return result
     scores = arrival_scores(rows.mpps[served], own_load[served])
     return [_answering(model, arrivals=scores) for model in result]
+
+
+def _local_errors(
+    models: Sequence[NFModel], rows: MixRows, pressure: Floats, predicted_mpps: Floats
+) -> list[LocalErrors]:
+    """Return the errors of each model by pressure, whose unit is the range that its profile covers.
+
+    A model with fewer errors than are read near a question also has those of all others, in proportion to the loss that
+    each predicts under the same pressure (normalised as in `slomo.models.error_shape.proportional`).
+    """
+    solo_mpps = np.array([model.solo_mpps for model in models])[rows.target]
+    off, loss = np.abs(predicted_mpps - rows.mpps) / solo_mpps, predicted_loss(predicted_mpps, solo_mpps)
+    neighbours = (rows.members >= 0).sum(axis=1).astype(float)
+    made = []
+    for number, model in enumerate(models):
+        assert model.response is not None
+        own, span = rows.target == number, model.response.applicability.span
+        if own.sum() >= NEAREST:
+            made.append(LocalErrors(pressure[own], off[own], span))
+            continue
+        here = predicted_loss(model.response.rows_mpps(pressure, neighbours), model.solo_mpps)
+        sizes = off * np.where(own, 1.0, (here + FLOOR) / (loss + FLOOR))
+        made.append(LocalErrors(pressure, sizes, span, of_all=True))
+    return made
 
 
 def _behind_full_ports(models: Sequence[NFModel], members: NDArray[np.int64], mpps: Floats) -> NDArray[np.bool_]:

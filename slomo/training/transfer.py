@@ -216,7 +216,7 @@ def _model(
         response=response,
         chosen=family,
     )
-    return replace(model, manifest=_manifest(fitted, model, environment, seed))
+    return replace(model, manifest=_manifest(fitted, model, len(scores.each), environment, seed))
 
 
 def _read_back(carried: Carried, pressure: Floats, basis: Floats) -> Floats:
@@ -306,7 +306,9 @@ def _moved_by(fitted: Corrected, pressure: Floats, off: Mapping[str, float]) -> 
     return moved
 
 
-def _manifest(fitted: Corrected, model: NFModel, environment: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _manifest(
+    fitted: Corrected, model: NFModel, held_out_of_all: int, environment: Mapping[str, Any], seed: int
+) -> dict[str, Any]:
     runs = 0 if fitted.runs is None else int((fitted.runs.counts > 0).sum())
     covered = model.applicability
     return {
@@ -322,6 +324,8 @@ def _manifest(fitted: Corrected, model: NFModel, environment: Mapping[str, Any],
             "from": fitted.carried.measured_on.name,
             "fingerprint": fitted.carried.measured_on.fingerprint,
             "runs": runs,
+            "held_out": len(fitted.scores),
+            "held_out_of_all": held_out_of_all,
             "correction_percent": round(100.0 * float(np.expm1(np.abs(fitted.residuals).mean())), 3) if runs else None,
         },
         "intervals": summary(model.calibration),

@@ -11,13 +11,13 @@ from slomo.equilibrium.server import Joint, joint_vectors, solve_joint
 from slomo.equilibrium.settling import responses_of
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.contentiousness import pressure_basis
-from slomo.models.intervals import symmetric
+from slomo.models.intervals import FLOOR, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.training.calibration import mix_rows
+from slomo.training.calibration import distinct, mix_rows
 from slomo.training.features import subjects
 from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.server_response_fit import fit_server_response, widened
@@ -67,6 +67,22 @@ def test_each_error_is_known_with_its_pressure(models):
     assert sum(len(each.local.sizes) for each in known) == known[0].count
     errors = np.concatenate([each.local.sizes for each in known])
     assert errors.mean() == pytest.approx(known[0].average)
+
+
+def test_errors_of_others_stand_in_where_a_function_has_too_few(models, toy_mixes):
+    """They are in proportion to the losses predicted of both functions; its own errors are as measured."""
+    rows = mix_rows(toy_mixes, models, "e5-2620v4")
+    kept = np.append(np.flatnonzero(rows.target == 0)[:3], np.flatnonzero(rows.target != 0))
+    few = rows.chosen(kept[distinct(rows.chosen(kept))])
+    first, *others = [model.response.calibration.local for model in widened(models, few)]
+    assert [first.of_all, *(each.of_all for each in others)] == [True, *(False for _ in others)]
+    members = np.column_stack([few.target, few.members])
+    joint, solo = solve_joint(models, members), np.array([model.solo_mpps for model in models])[few.target]
+    predicted, target = joint.throughput_mpps[:, 0], models[0]
+    would = target.response.rows_mpps(joint.pressure[:, 0], (few.members >= 0).sum(axis=1).astype(float))
+    loss, here = (np.maximum(1.0 - each, 0.0) for each in (predicted / solo, would / target.solo_mpps))
+    expected = np.abs(predicted - few.mpps) / solo * np.where(few.target == 0, 1.0, (here + FLOOR) / (loss + FLOOR))
+    assert first.sizes.tolist() == pytest.approx(expected.tolist())
 
 
 def test_one_without_a_response_leaves_the_others_calibrated_on_their_mixes(models, toy_mixes):

@@ -220,7 +220,7 @@ def test_too_few_runs_are_told(before: ModelLibrary) -> None:
     """Two runs of each function correct the models and do not tell how far they are off."""
     answer = Predictor(transfer(before, OTHER, thinned("silver-4110", 2))).predict("snort", ["vpn"])
     assert str(answer.verdict) == "unknown"
-    assert "2 runs of it here" in answer.reasons[0]
+    assert "of it 2 (needed 1), of all functions together 6 of 15" in answer.reasons[0]
 
 
 def test_mixes_on_the_new_machine_are_learned(before: ModelLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
