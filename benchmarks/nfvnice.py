@@ -330,7 +330,7 @@ def causes() -> Iterator[Check]:
             duration_ms=150.0, warm_ms=60.0, seed=SEED,
         )  # fmt: skip
         ratio = jain([chain.throughput_mpps for chain in result.chains.values()])
-        show(f"eevdf + nfvnice, rings {capacity}, slices {slice_ms:g} ms: {ratio:.4f}", result)
+        show(f"eevdf + nfvnice, rings {capacity}, slices {slice_ms:g} ms: Jain {ratio:.4f}", result)
     for factor in (0.77, 0.9, 1.0, 1.1):
         result = played(
             one_core((500.0 * factor, 250.0 * factor, 50.0 * factor), (5.0, 5.0, 5.0)), "eevdf-batch", False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.output import emit, emit_json, note
+from slomo.cli.output import emit, emit_json, note, note_reasons
 from slomo.errors import UsageError
 
 if TYPE_CHECKING:
@@ -114,4 +114,7 @@ def asked_about_socket(
     ]
     headers = ("tenant", "Mpps", "low", "high", "slowdown [%]", "verdict", "costs others [kpps]")
     emit(told, headers, rows, as_json=as_json)
+    if not as_json:
+        tenants = told["tenants"]
+        note_reasons((f"{i}:{each['target']}", each["verdict"], each["reasons"]) for i, each in enumerate(tenants))
     return 0

@@ -5,7 +5,7 @@ As in uv, data go to stdout and everything else to stderr, readable without colo
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,13 @@ def emit_text(text: str) -> None:
 def note(text: str) -> None:
     """Print a message to the user on stderr."""
     click.echo(text, err=True)
+
+
+def note_reasons(verdicts: Iterable[tuple[str, str, Sequence[str]]]) -> None:
+    """Print each tenant's verdict and the reasons for it, where there are any, on stderr."""
+    for tenant, verdict, reasons in verdicts:
+        if reasons:
+            note(f"{tenant}: {verdict}; {'; '.join(reasons)}")
 
 
 def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

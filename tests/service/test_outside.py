@@ -183,7 +183,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
 
 
 @pytest.mark.slow
-def test_the_command_line_asks_a_service(served: Running, models_folder: Path, tmp_path: Path, said: Said) -> None:
+def test_the_command_line_asks_a_service(
+    served: Running, models_folder: Path, tmp_path: Path, said: Said, capsys: pytest.CaptureFixture[str]
+) -> None:
     """predict, place and whatif answer with --server what they answer from files; other options are refused."""
     words = ["predict", "--target", "lpm", "--with", "nat:2", "--json"]
     code, here = said(*words, "--models", models_folder)
@@ -202,6 +204,9 @@ def test_the_command_line_asks_a_service(served: Running, models_folder: Path, t
     code, told = said("whatif", "lpm", "nat:2", "--server", served.url, "--json")
     assert code == 0, told
     assert len(json.loads(told)["tenants"]) == 3
+    capsys.readouterr()
+    assert main(["whatif", "lpm", "nat:2", "--cores", "0,0,1", "--server", served.url]) == 0
+    assert "shares its core with nat" in capsys.readouterr().err
 
     assert said("predict", "--target", "lpm", "--traffic", "a=1", "--server", served.url)[0] == 2
     assert said("place", "a.yaml", "b.yaml", "--server", served.url)[0] == 2

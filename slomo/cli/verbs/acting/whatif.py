@@ -8,7 +8,7 @@ import click
 
 from slomo.cli.asking import asked_about_socket, server_option
 from slomo.cli.options import RenamedOption, complete_machines, json_option, prediction_options, settings
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit_json, emit_table, note, note_reasons
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -170,9 +170,7 @@ def command(
 
 def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
     emit_table(_HEADERS, [_row(row) for row in answer.rows()])
-    for row in answer.rows():
-        if row["reasons"]:
-            note(f"{row['tenant']}: {row['verdict']}; {'; '.join(row['reasons'])}")
+    note_reasons((row["tenant"], row["verdict"], row["reasons"]) for row in answer.rows())
     if not with_advice:
         return
     click.echo()
