@@ -11,6 +11,7 @@ of the runs, give the time of a packet with these counters. Both predictions are
 errors over all functions.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -69,8 +70,8 @@ class Corrected:
     places: Floats
     residuals: Floats
     noise: Floats
-    #: Error of each held-out run, divided by the correction's standard deviation.
-    scores: Floats
+    #: Competing workloads of each run; empty in a run alone, and in a mix.
+    settings: NDArray[np.str_]
     #: Each run's own metrics, measured and carried; of rates, what a packet moves. By metric, shape (2, runs).
     own: Mapping[str, Floats]
     #: Share of the carried variation that is kept, by metric (:func:`jointly`).
@@ -90,7 +91,7 @@ class Corrected:
         carried = Carried(model, before, machine, corrected=runs is not None)
         none = np.zeros(0)
         pressure, places = np.zeros((0, len(carried.names))), np.zeros((0, len(carried.names) + 2))
-        fitted = cls(model, carried, runs, pressure, none, none, places, none, none, none, {})
+        fitted = cls(model, carried, runs, pressure, none, none, places, none, none, none.astype(np.str_), {})
         if runs is None:
             return fitted
         if (
@@ -120,6 +121,7 @@ class Corrected:
         places = self.places_of(pressure, state)
         noise = _NOISE + _WAITING_NOISE * np.maximum(state.channel - 1.0, 0.0)
         own = _own_metrics(carried.response.profile.metric_names, runs, whole, state.own)
+        mixed = np.zeros(len(whole) - len(runs.settings), dtype=np.str_)
         return replace(
             self,
             pressure=pressure,
@@ -128,8 +130,15 @@ class Corrected:
             places=places,
             residuals=np.log(mpps / state.mpps),
             noise=noise,
+            settings=np.append(runs.settings, mixed)[whole],
             own=own,
         )
+
+    def chosen(self, rows: NDArray[np.bool_]) -> "Corrected":
+        """Return the function with a part of its runs on the new machine, as before :func:`jointly`."""
+        own = {name: pair[:, rows] for name, pair in self.own.items()} if rows.any() else {}
+        arrays = ("pressure", "neighbours", "mpps_there", "places", "residuals", "noise", "settings")
+        return replace(self, own=own, **{name: getattr(self, name)[rows] for name in arrays})
 
     def places_of(self, pressure: Floats, state: CarriedState) -> Floats:
         """Return the coordinates in which corrections are learned: pressures, room in the caches, loss."""
@@ -312,14 +321,6 @@ class Corrected:
     def _inverse(self) -> Floats:
         return np.linalg.inv(self._covariance()).astype(float)
 
-    def scored(self) -> "Corrected":
-        """Return the function with :attr:`scores`, of runs beside a channel that is not full."""
-        first, second = self.left_out()
-        errors = first if self.counted_share == 0.0 else first + self.counted_share * (second - first)
-        beside = self.neighbours > 0
-        usual = 1.0 / np.sqrt(np.diag(self._inverse))[beside]
-        return replace(self, scores=(errors / usual)[self.noise[beside] <= _NOISE])
-
 
 def _own_metrics(names: Sequence[str], runs: Subject, rows: NDArray[np.bool_], carried: Floats) -> Mapping[str, Floats]:
     """Return measured and converted values of each counter, shape (2, runs)."""
@@ -346,8 +347,7 @@ def jointly(functions: Sequence[Corrected]) -> list[Corrected]:
     first, second = (np.concatenate([each[side] for each in errors] or [np.zeros(0)]) for side in (0, 1))
     total = float(np.square(first).sum() + np.square(second).sum())
     share = float(np.square(first).sum()) / total if total > 0.0 else 0.0
-    functions = [replace(each, counted_share=share) if len(each.counted) else each for each in functions]
-    return [each.scored() if len(each.mpps_there) else each for each in functions]
+    return [replace(each, counted_share=share) if len(each.counted) else each for each in functions]
 
 
 def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
@@ -366,39 +366,58 @@ def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
     return list(shares)
 
 
-def pressure_errors(functions: Sequence[Corrected]) -> Mapping[str, float]:
-    """Return the root mean square error of the functions' own counters in held-out runs."""
-    answer = {}
-    for name in sorted({name for each in functions for name in each.own}):
-        wrong, whole = 0.0, 0.0
-        for each in functions:
-            if name in each.own:
-                rate = each.mpps_there if flows_and_polled((name,))[0][0] else 1.0
-                wrong += float(np.square(each.own_left_out(name, [each.kept[name]]) * rate).sum())
-                whole += float(np.square(each.own[name][0] * rate).sum())
-        answer[name] = float(np.sqrt(wrong / whole)) if whole > 0.0 else 0.0
-    return answer
-
-
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Errors of all functions in held-out runs, in units of each function's usual error."""
+    """Errors of all functions in held-out runs.
 
-    each: Floats
-    size: float
+    All runs beside one setting of the competitor are held out together: what :func:`jointly` decides rests on them.
+    """
+
+    #: By workload key, each run's error in units of the correction's standard deviation, of runs beside a channel that
+    #: is not full.
+    own: Mapping[str, Floats]
+    #: Root mean square errors of the functions' own counters, as shares of these counters.
+    off: Mapping[str, float]
 
     @classmethod
     def of(cls, functions: Sequence[Corrected]) -> "HeldOut":
-        """Return the held-out errors of all runs."""
-        every = np.concatenate([each.scores for each in functions] or [np.zeros(0)])
-        common = cls(every, max(float(np.sqrt(np.square(every).mean())), 1e-4) if len(every) else 1.0)
-        parts = [each.scores / common.size_of(each) for each in functions]
-        return replace(common, each=np.sort(np.concatenate(parts or [every])))
+        """Return the held-out errors of functions that :func:`jointly` has not corrected yet."""
+        own: dict[str, list[Floats]] = {each.model.workload.key: [] for each in functions}
+        wrong: defaultdict[str, float] = defaultdict(float)
+        whole: defaultdict[str, float] = defaultdict(float)
+        for setting in sorted({str(setting) for each in functions for setting in each.settings} - {""}):
+            for each, rest in zip(
+                functions, jointly([each.chosen(each.settings != setting) for each in functions]), strict=True
+            ):
+                out = each.chosen(each.settings == setting)
+                if not len(out.mpps_there):
+                    continue
+                missed = np.log(out.mpps_there / rest.mpps(out.pressure, out.neighbours)) / rest.doubt(out.places)
+                own[each.model.workload.key].append(missed[out.noise <= _NOISE])
+                carried = rest.carried.state(out.pressure, out.neighbours).own
+                vectors = rest.own_vectors(out.places, rest.with_leak(out.pressure, carried))
+                for name, (measured, _) in out.own.items():
+                    column = rest.carried.response.profile.metric_names.index(name)
+                    rate = out.mpps_there if flows_and_polled((name,))[0][0] else 1.0
+                    wrong[name] += float(np.square((vectors[:, column] - measured) * rate).sum())
+                    whole[name] += float(np.square(measured * rate).sum())
+        off = {name: float(np.sqrt(wrong[name] / total)) if total > 0.0 else 0.0 for name, total in whole.items()}
+        return cls({key: np.concatenate([*parts, np.zeros(0)]) for key, parts in own.items()}, off)
 
-    def size_of(self, function: Corrected) -> float:
+    @cached_property
+    def each(self) -> Floats:
+        """All errors in units of their function's usual one, in ascending order."""
+        return np.sort(np.concatenate([np.zeros(0), *(own / self.size_of(key) for key, own in self.own.items())]))
+
+    @cached_property
+    def _size(self) -> float:
+        every = np.concatenate([np.zeros(0), *self.own.values()])
+        return max(float(np.sqrt(np.square(every).mean())), 1e-4) if len(every) else 1.0
+
+    def size_of(self, key: str) -> float:
         """Return the usual size of a function's held-out errors."""
-        total = float(np.square(function.scores).sum()) + _SIZE_RUNS * self.size**2
-        return float(np.sqrt(total / (len(function.scores) + _SIZE_RUNS)))
+        total = float(np.square(self.own[key]).sum()) + _SIZE_RUNS * self._size**2
+        return float(np.sqrt(total / (len(self.own[key]) + _SIZE_RUNS)))
 
 
 def _likeness(one: Floats, other: Floats) -> Floats:

@@ -88,6 +88,8 @@ class Subject:
     replicates: float = 1.0
     #: The NF's runs at part load.
     part_load: PartLoadRows | None = None
+    #: Distinct competing workloads of each row; its number in :attr:`groups` may differ between NFs. Shape (n,).
+    settings: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     #: Whether the rows are a table measured elsewhere, whose rows are independent and whose columns may have any
     #: effect.
     imported: bool = False
@@ -272,6 +274,7 @@ def _subject(
         traffic={name: float(column[at_workload].median()) for name, column in traffic.items()},
         variance=row_variance(rows["throughput_cv"].to_numpy(dtype=float), rows["replicates"].to_numpy(dtype=np.int64)),
         replicates=float(rows["replicates"].median()),
+        settings=np.array([_kind(text) for text in rows["competitors"]], dtype=np.str_),
         imported=imported,
         left_out=_left_out(rows, (*metrics, *traffic)) if imported else {},
     )

@@ -26,7 +26,7 @@ from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse
 from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import mix_rows, summary
-from slomo.training.corrections import Corrected, HeldOut, jointly, pressure_errors
+from slomo.training.corrections import Corrected, HeldOut, jointly
 from slomo.training.families.monotone_network import MonotoneFamily
 from slomo.training.features import Subject, subjects, typical_values
 from slomo.training.mixes_fit import learned_from_mixes
@@ -81,9 +81,10 @@ def transfer(
         for owner, key in library
         if key not in rich and (targets is None or key in targets or library[owner, key].workload.nf in targets)
     ]
-    carry = partial(_carried, wanted, before, machine, environment, seed)
     keys = {model.workload.key: model.workload.saturated.key for model in wanted}
     known = {key: seen[saturated] for key, saturated in keys.items() if saturated in seen}
+    errors = HeldOut.of([Corrected.of(model, before, machine, known.get(model.workload.key)) for model in wanted])
+    carry = partial(_carried, wanted, before, machine, errors, environment, seed)
     models = list(carry(known).values())
     others = sorted(rich | (seen.keys() - {model.workload.key for model in wanted}))
     others = [key for key in others if targets is None or key in targets or seen[key].workload.nf in targets]
@@ -102,14 +103,14 @@ def _carried(
     models: Sequence[NFModel],
     before: Machine,
     machine: Machine,
+    errors: HeldOut,
     environment: Mapping[str, Any],
     seed: int,
     runs: Mapping[str, Subject],
 ) -> dict[str, NFModel]:
     """Return the converted models by workload key, each corrected by its runs on the new machine."""
     fitted = jointly([Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in models])
-    scores, off = HeldOut.of(fitted), pressure_errors(fitted)
-    return {each.model.workload.key: _model(each, scores, off, environment, seed) for each in fitted}
+    return {each.model.workload.key: _model(each, errors, environment, seed) for each in fitted}
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
@@ -149,13 +150,7 @@ def _environment(runs: ProfileDataset | None, machine: Machine) -> Mapping[str, 
     return {**environment, "machines": {machine.name: machine.to_dict()}}
 
 
-def _model(
-    fitted: Corrected,
-    scores: HeldOut,
-    off: Mapping[str, float],
-    environment: Mapping[str, Any],
-    seed: int,
-) -> NFModel:
+def _model(fitted: Corrected, errors: HeldOut, environment: Mapping[str, Any], seed: int) -> NFModel:
     """Return the model of one function on the new machine."""
     carried, before = fitted.carried, fitted.model
     names, machine = carried.names, carried.machine
@@ -185,7 +180,7 @@ def _model(
         low=moved.min(axis=0),
         high=moved.max(axis=0),
     )
-    calibration = _calibration(fitted, scores, off)
+    calibration = _calibration(fitted, errors)
     reads, rows = (*names, NEIGHBOURS), np.column_stack([pressure, neighbours])
     response = ServerResponse(
         profile=profile,
@@ -216,7 +211,7 @@ def _model(
         response=response,
         chosen=family,
     )
-    return replace(model, manifest=_manifest(fitted, model, len(scores.each), environment, seed))
+    return replace(model, manifest=_manifest(fitted, model, errors, environment, seed))
 
 
 def _read_back(carried: Carried, pressure: Floats, basis: Floats) -> Floats:
@@ -271,13 +266,14 @@ def _possible(names: Sequence[str], own: Floats, machine: Machine) -> Floats:
     return answer
 
 
-def _calibration(fitted: Corrected, scores: HeldOut, off: Mapping[str, float]) -> ConformalCalibration:
+def _calibration(fitted: Corrected, errors: HeldOut) -> ConformalCalibration:
     """Return the known errors: those of held-out runs or, without runs, those found on other pairs of machines.
 
     Their width over the loss follows from the correction's uncertainty; the error of composition is taken from the
     first machine.
     """
-    if len(scores.each) < FEWEST_OF_TRANSFER or not len(fitted.scores):
+    key = fitted.model.workload.key
+    if len(errors.each) < FEWEST_OF_TRANSFER or not len(errors.own[key]):
         return symmetric(_UNSEEN, CARRIED)
     before, carried = fitted.carried.response.calibration, fitted.carried
     pressure = carried.limit() * np.linspace(0.0, 1.0, _STEPS)[:, np.newaxis] ** 2
@@ -285,13 +281,13 @@ def _calibration(fitted: Corrected, scores: HeldOut, off: Mapping[str, float]) -
     places = fitted.places_of(pressure, state)
     share = np.minimum(fitted.mpps(pressure, np.full(_STEPS, 3.0)) / fitted.solo_mpps, 1.0)
     loss, first = np.unique(np.round(np.maximum.accumulate(1.0 - share), 3), return_index=True)
-    size = scores.size_of(fitted) * (fitted.doubt(places) * share)[first]
+    size = errors.size_of(key) * (fitted.doubt(places) * share)[first]
     composing = np.array([before.usual_error(at) if before.source == "mixes" else 0.0 for at in loss.tolist()])
-    size = np.hypot(np.hypot(size, (_moved_by(fitted, pressure, off) * share)[first]), composing).astype(float)
+    size = np.hypot(np.hypot(size, (_moved_by(fitted, pressure, errors.off) * share)[first]), composing).astype(float)
     if len(loss) == 1:
         loss, size = np.append(loss, loss + 1.0), np.append(size, size)
     shape = ErrorShape(np.array(loss.tolist()), np.zeros(len(loss)), np.array(size.tolist()))
-    return ConformalCalibration(scores.each, TRANSFER, shape)
+    return ConformalCalibration(errors.each, TRANSFER, shape)
 
 
 def _moved_by(fitted: Corrected, pressure: Floats, off: Mapping[str, float]) -> Floats:
@@ -307,7 +303,7 @@ def _moved_by(fitted: Corrected, pressure: Floats, off: Mapping[str, float]) -> 
 
 
 def _manifest(
-    fitted: Corrected, model: NFModel, held_out_of_all: int, environment: Mapping[str, Any], seed: int
+    fitted: Corrected, model: NFModel, errors: HeldOut, environment: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
     runs = 0 if fitted.runs is None else int((fitted.runs.counts > 0).sum())
     covered = model.applicability
@@ -324,8 +320,8 @@ def _manifest(
             "from": fitted.carried.measured_on.name,
             "fingerprint": fitted.carried.measured_on.fingerprint,
             "runs": runs,
-            "held_out": len(fitted.scores),
-            "held_out_of_all": held_out_of_all,
+            "held_out": len(errors.own[model.workload.key]),
+            "held_out_of_all": len(errors.each),
             "correction_percent": round(100.0 * float(np.expm1(np.abs(fitted.residuals).mean())), 3) if runs else None,
         },
         "intervals": summary(model.calibration),

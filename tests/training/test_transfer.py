@@ -18,7 +18,7 @@ from slomo.placement.problem.request import SLO, Request
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.training.corrections import Corrected, jointly
+from slomo.training.corrections import Corrected, HeldOut, jointly
 from slomo.training.features import subjects
 from slomo.training.missed_lines import Leak, leak_of
 from slomo.training.server_response_fit import recalibrated
@@ -149,6 +149,19 @@ def test_vectors_that_no_run_foretells_widen_intervals(before: ModelLibrary) -> 
         assert model.response is not None
         widths.append(model.response.calibration.usual_error(0.2))
     assert widths[1] > 1.1 * widths[0]
+
+
+def test_a_setting_is_held_out_of_all_functions_at_once(before: ModelLibrary) -> None:
+    """What one function did beside a setting is unknown to all when their errors beside this setting are computed."""
+    each = {subject.workload.key: subject for subject in subjects(thinned("silver-4110", 5))}
+    here = load_machine("e5-2620v4")
+    raw = [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
+    one, other = sorted({*raw[0].settings.tolist()} - {""})[:2]
+    raw = [function.chosen(np.isin(function.settings, ["", one, other])) for function in raw]
+    factors = np.where(raw[0].settings == one, 1.5, 1.0)
+    spoilt = replace(raw[0], mpps_there=factors * raw[0].mpps_there, residuals=raw[0].residuals + np.log(factors))
+    known, changed = (HeldOut.of([first, *raw[1:]]).own[raw[1].model.workload.key] for first in (raw[0], spoilt))
+    assert (known == changed).tolist() == [True, False]
 
 
 def test_counters_of_runs_tell_what_a_packet_costs(before: ModelLibrary) -> None:
