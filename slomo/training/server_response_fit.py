@@ -306,8 +306,9 @@ def _local_errors(
 ) -> list[LocalErrors]:
     """Return the errors of each model by pressure, whose unit is the range that its profile covers.
 
-    A model with fewer errors than are read near a question also has those of all others, in proportion to the loss that
-    each predicts under the same pressure (normalised as in `slomo.models.error_shape.proportional`).
+    A carried model with fewer errors than are read near a question also has those of all others, in proportion to the
+    loss that each predicts under the same pressure (normalised as in `slomo.models.error_shape.proportional`). Of
+    models of the machine itself, `supported` answers were then no longer the more accurate ones.
     """
     solo_mpps = np.array([model.solo_mpps for model in models])[rows.target]
     off, loss = np.abs(predicted_mpps - rows.mpps) / solo_mpps, predicted_loss(predicted_mpps, solo_mpps)
@@ -316,7 +317,7 @@ def _local_errors(
     for number, model in enumerate(models):
         assert model.response is not None
         own, span = rows.target == number, model.response.applicability.span
-        if own.sum() >= NEAREST:
+        if own.sum() >= NEAREST or "transfer" not in model.manifest:
             made.append(LocalErrors(pressure[own], off[own], span))
             continue
         here = predicted_loss(model.response.rows_mpps(pressure, neighbours), model.solo_mpps)

@@ -70,11 +70,14 @@ def test_each_error_is_known_with_its_pressure(models):
 
 
 def test_errors_of_others_stand_in_where_a_function_has_too_few(models, toy_mixes):
-    """They are in proportion to the losses predicted of both functions; its own errors are as measured."""
+    """Of a carried model, in proportion to the losses predicted of both functions; its own errors are as measured."""
+    models = [replace(model, manifest={**model.manifest, "transfer": {}}) for model in models]
     rows = mix_rows(toy_mixes, models, "e5-2620v4")
     kept = np.append(np.flatnonzero(rows.target == 0)[:3], np.flatnonzero(rows.target != 0))
     few = rows.chosen(kept[distinct(rows.chosen(kept))])
     first, *others = [model.response.calibration.local for model in widened(models, few)]
+    untouched = widened([replace(models[0], manifest={}), *models[1:]], few)[0].response.calibration.local
+    assert len(untouched.sizes) == 3
     assert [first.of_all, *(each.of_all for each in others)] == [True, *(False for _ in others)]
     members = np.column_stack([few.target, few.members])
     joint, solo = solve_joint(models, members), np.array([model.solo_mpps for model in models])[few.target]
