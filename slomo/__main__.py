@@ -17,12 +17,15 @@ def console() -> int:
     ended: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
-        ended.append(number)
-        raise KeyboardInterrupt
+        if not ended:  # `timeout` signals a command and then its group; the second signal must not interrupt the end
+            ended.append(number)
+            raise KeyboardInterrupt
 
     # SIGTERM unwinds the command as Ctrl-C does, so that programs it started end with it; then it ends by SIGTERM,
-    # which service managers count as a clean end
+    # which service managers count as a clean end. SIGHUP, sent when a terminal closes, does what SIGTERM does.
     signal.signal(signal.SIGTERM, end)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     code = main()
     if ended:
         sys.stdout.flush()

@@ -26,7 +26,7 @@ Results go to stdout, everything else to stderr. `--json` prints one JSON docume
 | 70 | internal fault; please report it |
 | 130 | interrupted |
 | 141 | the reader of the output ended first (`slomo nf list \\| head -1`) |
-| 143 | ended by SIGTERM |
+| 143 | ended by SIGTERM or SIGHUP |
 
 An error is one line `ErrorName: message` and, where there is something to do, one line `hint: action`, on stderr. With
 `--json` it is one object on stderr, and stdout stays empty:

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 
 def test_the_package_runs_as_a_module() -> None:
     """`python -m slomo nf list` prints what the command does, with its exit code."""
@@ -32,19 +34,21 @@ def test_only_the_console_sets_up_the_process() -> None:
         assert done.stdout.splitlines()[-1] == wanted
 
 
-def test_sigterm_unwinds_the_command() -> None:
-    """Code in `finally` runs after SIGTERM, to end measured processes; the status is SIGTERM's, also in a container."""
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_unwinds_the_command(name: str) -> None:
+    """Code in `finally` runs to its end, also if a second signal follows; the status is SIGTERM's."""
     program = """
 import os, signal, sys, time
 from slomo import __main__ as entry
 from slomo.cli import faults
 def main():
     try:
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.{name})
         time.sleep(30)
     except KeyboardInterrupt as error:
         return faults.report(error)
     finally:
+        signal.raise_signal(signal.SIGTERM)
         print("unwound")
 entry.main = main
 {kernel}
@@ -52,7 +56,7 @@ sys.exit(entry.console())
 """
     survived = "os.kill = lambda *_: None"  # as a container's first process does
     for kernel, status in (("", -signal.SIGTERM), (survived, 128 + signal.SIGTERM)):
-        command = [sys.executable, "-c", program.format(kernel=kernel)]
+        command = [sys.executable, "-c", program.format(name=name, kernel=kernel)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=25)
         assert (done.returncode, done.stdout) == (status, "unwound\n")
         assert done.stderr == "Interrupted: stopped at your request\n"
