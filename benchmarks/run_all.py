@@ -57,6 +57,7 @@ FEWER = {
     "adaptive.py": "--machine e5-2620v4 --budget 20 --mixes 20 --seeds 1",
     "baselines.py": "--machine e5-2620v4 --runs 60 --mixes 30",
     "campaign.py": "--runs 60",
+    "cells.py": "--machine new-10 --mixes 2",
     "competitor.py": "--repeats 1",
     "configuration.py": "--runs 8 --points 4",
     "convergence.py": "{work}/convergence.jsonl 8",
