@@ -73,9 +73,9 @@ def _by_throughput(
         return medians
 
     length, rates = frame["own.INST"].to_numpy() / np.where(mpps > 0.0, mpps, np.nan), _line_rates(frame, environment)
-    polls = limited_in_mixes(frame, environment) | (mpps > FULL_PORT * rates)  # waiting for a port executes more
-    usual = median(length, full & ~polls)
-    usual = np.where(np.isnan(usual), median(length, full), usual)
+    shares = limited_in_mixes(frame, environment)  # waiting for a port executes more, above all behind a shared one
+    usual = median(length, full & ~shares & ~(mpps > FULL_PORT * rates))
+    usual = np.where(np.isnan(usual), median(length, full & ~shares), usual)
     return {
         f"above the {MOST_MPPS:.0f} Mpps that any port carries": mpps > MOST_MPPS,
         "above the machine's line rate": mpps > PORT_SLACK * rates,

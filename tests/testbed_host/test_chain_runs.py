@@ -173,6 +173,7 @@ def test_a_cheap_chain_keeps_its_rate_beside_a_costly_one(tree: ProcessorTree) -
         ({"without": ("marks",)}, UnknownNameError),
         ({"policy": "cfs", "scheduler": "batch"}, InvalidValueError),
         ({"policy": "rr", "without": ("shares",)}, InvalidValueError),
+        ({"policy": "cfs", "interval_s": 5.0}, InvalidValueError),
     ],
 )
 def test_unknown_names_are_refused(arguments: dict[str, object], kind: type[Exception]) -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from slomo.records.dataset import ProfileDataset
+from slomo.training import plausibility
 from slomo.training.plausibility import plausible_rows
 from slomo.training.training import train
 from slomo.vocabulary.machine import load_machine
@@ -73,6 +74,22 @@ def test_planted_rows_are_named_and_left_out(what: str) -> None:
     assert all(f"{row} (lpm@" in message for row in planted)
     gone = set(dataset.frame["run_key"]) - set(left.frame["run_key"])
     assert gone == {str(rows[row]["run_key"]) for row in planted}
+
+
+def test_waiting_for_a_shared_port_does_not_make_the_others_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that fills its port alone and polls three times as much beside others keeps its profile."""
+    machine = load_machine("e5-2620v4")
+    frame = pd.DataFrame([*profile_rows(), *mix_rows_of(200, seed=2)])
+    frame = frame[frame["target"].str.startswith("lpm@")].reset_index(drop=True)
+    in_mixes = (frame["plan"] == "mix").to_numpy()
+    assert in_mixes.sum() > (~in_mixes).sum()
+    frame["throughput_mpps"] = np.where(in_mixes, 0.3, 0.9999) * machine.line_rate_mpps(64)
+    frame["own.INST"] = np.where(in_mixes, 300.0, 100.0) * frame["throughput_mpps"]
+    monkeypatch.setattr(plausibility, "limited_in_mixes", lambda *_: in_mixes)
+    dataset = ProfileDataset(frame, {"testbed": "simulated", "machines": {machine.name: machine.to_dict()}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert plausible_rows(dataset) is dataset
 
 
 def test_models_are_those_of_the_sound_rows() -> None:

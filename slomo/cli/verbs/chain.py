@@ -57,10 +57,8 @@ def command() -> None:
 @click.option(
     "--interval-s",
     type=SECONDS,
-    default=10.0,
-    show_default=True,
     metavar="S",
-    help="Time between decisions of numasfp, by the rates measured meanwhile.",
+    help="Time between decisions of numasfp, by the rates measured meanwhile (10 s).",
 )
 @click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and of the traffic generator.")
 @click.option(
@@ -84,7 +82,7 @@ def run(
     policy: str,
     scheduler: str | None,
     without: tuple[str, ...],
-    interval_s: float,
+    interval_s: float | None,
     move: tuple[str, ...],
     figure: str | None,
     as_json: bool,

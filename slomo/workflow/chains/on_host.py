@@ -38,7 +38,7 @@ def run_chains_on_host(
     scheduler: str | None = None,
     without: tuple[str, ...] = (),
     settings: ChainRunSettings | None = None,
-    interval_s: float = INTERVAL_S,
+    interval_s: float | None = None,
     told: Callable[[MoveOutcome], None] | None = None,
 ) -> HostChainResult:
     """Run chains of processes on this machine under a policy.
@@ -46,8 +46,8 @@ def run_chains_on_host(
     `system`: stages and chains, or the document that holds them. Policies ``cfs``, ``batch`` and ``rr`` are the
     kernel's schedulers SCHED_OTHER, SCHED_BATCH and SCHED_RR alone; ``nfvnice`` adds weights by arrivals and costs, and
     back-pressure, under `scheduler`, ``cfs`` by default. Under ``rr`` there are no weights. ``numasfp`` moves stages
-    between memory nodes every `interval_s`, by the rates measured since; ``octans`` and ``node-...`` do so once, after
-    the first interval. `without`: parts of ``nfvnice`` to leave out: 'shares', 'pressure', 'local', 'ecn'. `settings`:
+    between memory nodes every `interval_s` (10 s), by the rates measured since; ``octans`` and ``node-...`` do so once,
+    after the first interval. `without`: parts of ``nfvnice`` to leave out: 'shares', 'pressure', 'local', 'ecn'. `settings`:
     length of the run and so on; scheduler and back-pressure are the policy's. `told` is called when a stage has moved.
     """
     for kind, name, names in (
@@ -62,6 +62,11 @@ def run_chains_on_host(
         raise InvalidValueError(
             f"policy '{policy}' has no {named}; nfvnice has", hint="leave it out (--cpu-scheduler, --without)"
         )
+    if interval_s is not None and policy not in NODE_POLICIES:
+        raise InvalidValueError(
+            f"policy '{policy}' decides nothing every {interval_s:g} s; {', '.join(NODE_POLICIES)} do",
+            hint="leave it out (--interval-s)",
+        )
     file, system = (system, load_chains(system)) if isinstance(system, str) else (None, system)
     nice = policy == "nfvnice"
     chosen = replace(
@@ -73,7 +78,8 @@ def run_chains_on_host(
     )
     with _told_with(file):
         require_runnable(system)
-        migration = _migration(system, policy, interval_s, chosen) if policy in NODE_POLICIES else None
+        every_s = INTERVAL_S if interval_s is None else interval_s
+        migration = _migration(system, policy, every_s, chosen) if policy in NODE_POLICIES else None
     watch = shares_loop(system) if nice and "shares" not in without else None
     return run_on_host(system, chosen, watch, migration, told)
 
