@@ -47,8 +47,9 @@ def run_chains_on_host(
     kernel's schedulers SCHED_OTHER, SCHED_BATCH and SCHED_RR alone; ``nfvnice`` adds weights by arrivals and costs, and
     back-pressure, under `scheduler`, ``cfs`` by default. Under ``rr`` there are no weights. ``numasfp`` moves stages
     between memory nodes every `interval_s` (10 s), by the rates measured since; ``octans`` and ``node-...`` do so once,
-    after the first interval. `without`: parts of ``nfvnice`` to leave out: 'shares', 'pressure', 'local', 'ecn'. `settings`:
-    length of the run and so on; scheduler and back-pressure are the policy's. `told` is called when a stage has moved.
+    after the first interval. `without`: parts of ``nfvnice`` to leave out: 'shares', 'pressure', 'local', 'ecn'.
+    `settings`: length of the run and so on; scheduler and back-pressure are the policy's. `told` is called when a stage
+    has moved.
     """
     for kind, name, names in (
         ("policy", policy, HOST_POLICIES),
