@@ -26,6 +26,7 @@ def contradictions(pressures: Floats, shares: Floats, noise: float) -> list[int]
 
     Examples
     --------
+    >>> import numpy as np
     >>> pressure = np.array([[0.0], [10.0], [20.0], [40.0]])
     >>> contradictions(pressure, np.array([1.0, 0.4, 0.8, 0.7]), noise=0.001)
     [1]
