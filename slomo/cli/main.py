@@ -118,7 +118,11 @@ def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+#: Settings of every command's context.
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+
+
+@click.group(cls=LazyGroup, context_settings=CONTEXT)
 @click.option(
     "--config", metavar="FILE", help="Settings file (default: ./slomo.toml, then ~/.config/slomo/slomo.toml)."
 )

@@ -1,14 +1,13 @@
-"""Options that several commands share, their shell completion, and the settings from which defaults come."""
+"""Options that several commands share, and the settings from which defaults come."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from slomo.cli.output import note, output_path
-from slomo.cli.types import COUNT, RATE, SECONDS, SEED, SHARE
+from slomo.cli.types import COUNT, DIR, FILE, MACHINE, MODEL, RATE, SECONDS, SEED, SHARE
 from slomo.config import Settings, load_settings
 from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, METHODS
 
@@ -62,28 +61,6 @@ def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
     return functions
 
 
-def completing(*sources: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return a shell completion that offers the names returned by the given functions.
-
-    Each function is given as ``module:function`` and imported only when it is called.
-    """
-
-    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-        homes = (source.partition(":") for source in sources)
-        names = (name for home, _, function in homes for name in getattr(import_module(home), function)())
-        return [name for name in names if name.startswith(incomplete)]
-
-    return complete
-
-
-complete_network_functions = completing("slomo.vocabulary.network_function:network_function_names")
-complete_machines = completing("slomo.vocabulary.machine:machine_names")
-complete_models = completing("slomo.training.families.registry:model_names")
-complete_policies = completing(
-    "slomo.placement.policies.registry:policy_names", "slomo.placement.chains.policies:chain_policy_names"
-)
-
-
 def complete_metrics(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a metric, with the equals sign that follows it."""
     from slomo.vocabulary.metrics import METRICS
@@ -97,30 +74,16 @@ json_option = click.option(
 yaml_option = click.option(
     "--yaml", "as_yaml", is_flag=True, help="Print a YAML file, which you can change and use as input."
 )
-model_option = click.option(
-    "--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model. [setting: model]"
-)
+model_option = click.option("--model", type=MODEL, help="Sensitivity model. [setting: model]")
 machine_option = click.option(
-    "--machine",
-    metavar="NAME|FILE",
-    shell_complete=complete_machines,
-    help="Machine: a name of `slomo machine list` or a YAML file. [setting: machine]",
+    "--machine", type=MACHINE, help="Machine: a name of `slomo machine list` or a YAML file. [setting: machine]"
 )
-models_option = click.option(
-    "--models", metavar="DIR", type=click.Path(), help="Directory of saved models. [setting: models]"
-)
-seed_option = click.option(
-    "--seed", type=SEED, metavar="N", help="Seed of all random numbers, 0 or more. [setting: seed]"
-)
+models_option = click.option("--models", type=DIR, help="Directory of saved models. [setting: models]")
+seed_option = click.option("--seed", type=SEED, help="Seed of all random numbers, 0 or more. [setting: seed]")
 coverage_option = click.option(
-    "--coverage",
-    type=SHARE,
-    metavar="SHARE",
-    help="Coverage of prediction intervals, above 0 and below 1. [setting: coverage]",
+    "--coverage", type=SHARE, help="Coverage of prediction intervals, above 0 and below 1. [setting: coverage]"
 )
-jobs_option = click.option(
-    "--jobs", type=COUNT, metavar="N", help="Number of parallel runs; 0 uses every core. [setting: jobs]"
-)
+jobs_option = click.option("--jobs", type=COUNT, help="Number of parallel runs; 0 uses every core. [setting: jobs]")
 scheduler_option = click.option(
     "--scheduler",
     metavar="ADDRESS",
@@ -134,12 +97,7 @@ report_option = click.option(
     help="Write a self-contained HTML page with tables and figures.",
 )
 own_nf_option = click.option(
-    "--nf",
-    "nf_files",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(),
-    help="YAML file of your own network function, repeatable.",
+    "--nf", "nf_files", multiple=True, type=FILE, help="YAML file of your own network function, repeatable."
 )
 compat_option = click.option(
     "--compat",
@@ -151,7 +109,6 @@ method_option = click.option(
     "--method",
     type=click.Choice(METHODS),
     default=DEFAULT_METHOD,
-    show_default=True,
     help="`equilibrium` solves the whole server at once, `composed` composes the competitors' vectors. `auto` "
     "is `equilibrium` if all models support it and neither --model nor --compat requires `composed`.",
 )
@@ -163,7 +120,6 @@ window_option = click.option(
     "--window",
     cls=RenamedOption,
     type=SECONDS,
-    metavar="S",
     help="Length of the measurement for which the interval shall hold; in a short one, random arrivals and "
     "incomplete turns on a shared core add variation.",
 )

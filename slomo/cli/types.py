@@ -1,34 +1,33 @@
-"""Types of options that are numbers within a range; the ranges are those of `slomo.files.ranges`.
+"""Types of options: numbers within a range (those of `slomo.files.ranges`), paths, and names.
 
-A number that is not finite or out of range is a usage error (exit code 2), reported before any file is loaded.
+A number that is not finite or out of range is a usage error (exit code 2), reported before any file is loaded. The help
+shows the name of an option's type, unless the option has a `metavar`.
 """
 
 import math
 import re
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 #: Largest number of runs, instances or points; larger numbers count as typing errors.
 MOST = 1_000_000
 
 
 class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
-    """The type of an option that is a finite number within a range.
+    """A finite number from `low` (without `low` itself if `above` is set) to `high`; the help shows it as `name`."""
 
-    `kind`: ``int`` or ``float``. `low`, `high`: bounds of the range. `above`: whether `low` itself is excluded.
-    """
-
-    name = "number"
-
-    def __init__(self, kind: type[int] | type[float], low: float, high: float, *, above: bool = False) -> None:
-        self.kind, self.low, self.high, self.above = kind, low, high, above
+    def __init__(
+        self, kind: type[int] | type[float], low: float, high: float, name: str = "number", *, above: bool = False
+    ) -> None:
+        self.kind, self.low, self.high, self.name, self.above = kind, low, high, name, above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert an option's text to the number.
-
-        Anything else ends the command with a click error, exit code 2.
-        """
+        """Convert an option's text to the number."""
         text = str(value)
         needed = f"a {'whole ' if self.kind is int else ''}number {'above' if self.above else 'from'} {self.low:g}"
         try:
@@ -44,12 +43,40 @@ class Number(click.ParamType):  # type: ignore[type-arg]  # generic from click 8
         return self.fail(f"{text[:60]!r} is not {needed} to {self.high:g}{percent}", param, ctx)
 
 
-POSITIVE_COUNT = Number(int, 1, MOST)
-COUNT = Number(int, 0, MOST)
-SEED = Number(int, 0, 2**63 - 1)
-SHARE = Number(float, 0.0, 1.0)
+class Name(click.ParamType):  # type: ignore[type-arg]
+    """A name; the shell completes those that the functions `sources`, each ``module:function``, return."""
+
+    def __init__(self, name: str, *sources: str) -> None:
+        self.name, self.sources = name, sources
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":  # noqa: ARG002
+        """Return the names that begin with the word typed so far; only this imports their sources."""
+        from click.shell_completion import CompletionItem
+
+        homes = (source.partition(":") for source in self.sources)
+        names = (name for home, _, function in homes for name in getattr(import_module(home), function)())
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def _path(name: str) -> click.Path:
+    kind = click.Path()
+    kind.name = name
+    return kind
+
+
+FILE, DIR, DATASET = map(_path, ("file", "dir", "dataset"))
+NF = Name("nf", "slomo.vocabulary.network_function:network_function_names")
+MACHINE = Name("name|file", "slomo.vocabulary.machine:machine_names")
+MODEL = Name("name", "slomo.training.families.registry:model_names")
+POLICY = Name(
+    "name", "slomo.placement.policies.registry:policy_names", "slomo.placement.chains.policies:chain_policy_names"
+)
+POSITIVE_COUNT = Number(int, 1, MOST, "n")
+COUNT = Number(int, 0, MOST, "n")
+SEED = Number(int, 0, 2**63 - 1, "n")
+SHARE = Number(float, 0.0, 1.0, "share")
 AMOUNT = Number(float, 0.0, 1e9)
 #: A time above 0, in seconds or milliseconds.
-SECONDS = Number(float, 0.0, 1e9, above=True)
+SECONDS = Number(float, 0.0, 1e9, "s", above=True)
 #: A rate above 0: millions of packets, or billions of bits, per second.
 RATE = Number(float, 0.0, 1e6, above=True)

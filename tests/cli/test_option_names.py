@@ -30,11 +30,15 @@ def options() -> dict[str, dict[str, click.Option]]:
     return listed
 
 
+def _kind(type_: click.ParamType) -> str:
+    return str(type_) if isinstance(type_, click.Choice) else type_.name.upper()
+
+
 def test_an_option_takes_one_kind_of_value() -> None:
     """An option that several commands have takes the same kind of value everywhere, and a time in seconds says so."""
     several = {}
     for name, by_command in options().items():
-        kinds = {each.metavar or ("flag" if each.is_flag else str(each.type)) for each in by_command.values()}
+        kinds = {each.metavar or ("flag" if each.is_flag else _kind(each.type)) for each in by_command.values()}
         if len(kinds) > 1 and not kinds <= SAME.get(name, set()):
             several[name] = kinds
         if "S" in kinds:

@@ -54,11 +54,11 @@ class EmptiestFirst(Policy):
 '''
 PLACING = """
 from slomo import Cluster, ModelLibrary, Placer, Request
-from slomo.cli.options import complete_policies
+from slomo.cli.types import POLICY
 
 placer = Placer(ModelLibrary([]), Cluster.uniform("e5-2620v4", 3), "emptiest-first", fallback="alone")
 print(*sorted({placer.admit(Request(name, ("lpm",))).servers[0] for name in "abc"}))
-print(*complete_policies(None, None, "emp"))
+print(*(item.value for item in POLICY.shell_complete(None, None, "emp")))
 """
 
 

@@ -12,7 +12,7 @@ import click
 
 from slomo.cli.options import RenamedOption, json_option
 from slomo.cli.output import note, tell
-from slomo.cli.types import POSITIVE_COUNT
+from slomo.cli.types import FILE, POSITIVE_COUNT
 
 
 @click.command()
@@ -32,33 +32,22 @@ from slomo.cli.types import POSITIVE_COUNT
     metavar="URL",
     help="Service to which measurements are sent.",
 )
-@click.option(
-    "--token-file", metavar="FILE", type=click.Path(), help="File with the secret of a token of scope `observe`."
-)
-@click.option(
-    "--kubernetes", default="in-cluster", show_default=True, metavar="URL", help="Address of the Kubernetes API server."
-)
+@click.option("--token-file", type=FILE, help="File with the secret of a token of scope `observe`.")
+@click.option("--kubernetes", default="in-cluster", metavar="URL", help="Address of the Kubernetes API server.")
 @click.option(
     "--every-s",
     "--every",
     cls=RenamedOption,
     type=POSITIVE_COUNT,
     default=10,
-    show_default=True,
     metavar="S",
     help="Time between two readings.",
 )
 @click.option(
-    "--counters",
-    default="auto",
-    show_default=True,
-    metavar="READER",
-    help="Reader of hardware counters: its name, auto, or off.",
+    "--counters", default="auto", metavar="READER", help="Reader of hardware counters: its name, auto, or off."
 )
 @click.option("--enforce", metavar="BACKEND", help="Apply the node's plan through resctrl, cgroup or resctrl+cgroup.")
-@click.option(
-    "--readings", "--looks", cls=RenamedOption, type=POSITIVE_COUNT, metavar="N", help="End after N readings."
-)
+@click.option("--readings", "--looks", cls=RenamedOption, type=POSITIVE_COUNT, help="End after N readings.")
 @json_option
 def command(as_json: bool, **options: Any) -> None:
     """Observe the network functions of one Kubernetes node, and report to the service.

@@ -7,7 +7,7 @@ import click
 
 from slomo.cli.options import RenamedOption, json_option, own_network_functions, own_nf_option, seed_option, settings
 from slomo.cli.output import emit, emit_json, emit_table, figure_path, note
-from slomo.cli.types import AMOUNT, COUNT, POSITIVE_COUNT, SECONDS
+from slomo.cli.types import AMOUNT, COUNT, FILE, POSITIVE_COUNT, SECONDS
 from slomo.files.stored import stored
 
 if TYPE_CHECKING:
@@ -22,13 +22,7 @@ def command() -> None:
 
 @command.command("run")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
-@click.option(
-    "--policy",
-    metavar="NAME",
-    default="nfvnice",
-    show_default=True,
-    help="nfvnice, cfs, batch, rr; numasfp, octans, ...",
-)
+@click.option("--policy", metavar="NAME", default="nfvnice", help="nfvnice, cfs, batch, rr; numasfp, octans, ...")
 @click.option(
     "--cpu-scheduler",
     "--scheduler",
@@ -50,20 +44,13 @@ def command() -> None:
     cls=RenamedOption,
     type=SECONDS,
     default=2.0,
-    show_default=True,
-    metavar="S",
     help="Length of the measurement.",
 )
 @click.option(
-    "--interval-s",
-    type=SECONDS,
-    metavar="S",
-    help="Time between decisions of numasfp, by the rates measured meanwhile (10 s).",
+    "--interval-s", type=SECONDS, help="Time between decisions of numasfp, by the rates measured meanwhile (10 s)."
 )
 @click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and of the traffic generator.")
-@click.option(
-    "--build", type=click.Choice(["portable", "dpdk"]), default="portable", show_default=True, help="Build of slomo-nf."
-)
+@click.option("--build", type=click.Choice(["portable", "dpdk"]), default="portable", help="Build of slomo-nf.")
 @click.option(
     "--storage-dir",
     metavar="DIR",
@@ -75,7 +62,7 @@ def command() -> None:
     metavar="STAGE=CPU[:NODE]@S",
     help="Move a stage to a CPU and memory node at time S [s], without loss of packets; repeatable.",
 )
-@click.option("--figure", metavar="FILE", type=click.Path(), help="Draw rates and costs over time: .png, .svg or .pdf.")
+@click.option("--figure", type=FILE, help="Draw rates and costs over time: .png, .svg or .pdf.")
 @json_option
 def run(
     document: str,
@@ -163,15 +150,8 @@ def _print(result: "HostChainResult") -> None:
 
 @command.command("predict")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
-@click.option("--policy", metavar="NAME", default="cfs", show_default=True, help="cfs or nfvnice.")
-@click.option(
-    "--rounds",
-    type=POSITIVE_COUNT,
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Number of measurements of each function.",
-)
+@click.option("--policy", metavar="NAME", default="cfs", help="cfs or nfvnice.")
+@click.option("--rounds", type=POSITIVE_COUNT, default=3, help="Number of measurements of each function.")
 @click.option("--measure", is_flag=True, help="Also run the functions together, and show their measured throughput.")
 @json_option
 def predict(document: str, policy: str, rounds: int, measure: bool, as_json: bool) -> None:
@@ -204,11 +184,7 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
 @command.command("simulate")
 @click.argument("document", metavar="CHAINS.yaml", type=click.Path())
 @click.option(
-    "--policy",
-    metavar="NAME",
-    default="nfvnice",
-    show_default=True,
-    help="nfvnice, or a scheduler without nfvnice: eevdf, cfs, rr, ...",
+    "--policy", metavar="NAME", default="nfvnice", help="nfvnice, or a scheduler without nfvnice: eevdf, cfs, rr, ..."
 )
 @click.option(
     "--cpu-scheduler",
@@ -217,10 +193,9 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
     cls=RenamedOption,
     metavar="NAME",
     default="cfs",
-    show_default=True,
     help="Scheduler that nfvnice uses: eevdf, cfs, rr, ...",
 )
-@click.option("--quantum-ms", type=SECONDS, default=100.0, show_default=True, metavar="MS", help="Time slice of rr.")
+@click.option("--quantum-ms", type=SECONDS, default=100.0, metavar="MS", help="Time slice of rr.")
 @click.option(
     "--without", multiple=True, metavar="PART", help="Part of nfvnice to leave out, repeatable: shares, pressure."
 )
@@ -231,18 +206,10 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
     cls=RenamedOption,
     type=SECONDS,
     default=500.0,
-    show_default=True,
     metavar="MS",
     help="Simulated time over which packets are counted.",
 )
-@click.option(
-    "--warm-ms",
-    type=AMOUNT,
-    default=200.0,
-    show_default=True,
-    metavar="MS",
-    help="Simulated warm-up time before counting.",
-)
+@click.option("--warm-ms", type=AMOUNT, default=200.0, metavar="MS", help="Simulated warm-up time before counting.")
 @own_nf_option
 @seed_option
 @json_option

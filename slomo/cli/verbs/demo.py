@@ -13,6 +13,7 @@ import click
 
 from slomo.cli.options import jobs_option, json_option, machine_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import DIR
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ class Demonstration:
 
 
 @click.command()
-@click.option(
-    "--out", required=True, metavar="DIR", type=click.Path(), help="Directory for dataset, models and report."
-)
+@click.option("--out", required=True, type=DIR, help="Directory for dataset, models and report.")
 @machine_option
 @jobs_option
 @seed_option

@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from slomo.cli.options import complete_models, json_option, machine_option, models_option, seed_option, settings
+from slomo.cli.options import json_option, machine_option, models_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, emit_text, note
-from slomo.cli.types import SECONDS, SHARE
+from slomo.cli.types import DATASET, MODEL, SECONDS, SHARE
 from slomo.errors import UnsupportedPredictionError
 
 
@@ -19,28 +19,17 @@ def command() -> None:
 @click.argument("readings", type=click.Path(), metavar="DATASET")
 @models_option
 @machine_option
-@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Model that predicts. [setting: model]")
+@click.option("--model", type=MODEL, help="Model that predicts. [setting: model]")
 @click.option(
     "--false-alarm-every",
     type=SECONDS,
     metavar="N",
     default=1000.0,
-    show_default=True,
     help="Mean number of readings of one network function between two false alarms.",
 )
+@click.option("--noise", type=SHARE, default=0.02, help="Relative standard deviation of one reading.")
 @click.option(
-    "--noise",
-    type=SHARE,
-    metavar="SHARE",
-    default=0.02,
-    show_default=True,
-    help="Relative standard deviation of one reading.",
-)
-@click.option(
-    "--reference",
-    metavar="DATASET",
-    type=click.Path(),
-    help="Dataset on which the models were trained; with it, pressure is checked, too.",
+    "--reference", type=DATASET, help="Dataset on which the models were trained; with it, pressure is checked, too."
 )
 @click.option("--strict", is_flag=True, help="Exit with code 5 unless the models hold.")
 @seed_option

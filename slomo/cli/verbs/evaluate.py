@@ -6,7 +6,6 @@ import click
 
 from slomo.cli.options import (
     compat_option,
-    complete_models,
     coverage_option,
     jobs_option,
     json_option,
@@ -20,7 +19,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
-from slomo.cli.types import POSITIVE_COUNT
+from slomo.cli.types import DATASET, FILE, MODEL, POSITIVE_COUNT
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
@@ -33,24 +32,13 @@ if TYPE_CHECKING:
 @click.option(
     "--mixes",
     type=POSITIVE_COUNT,
-    metavar="N",
     help="Number of mixes to run, each with 1 to 7 unlike competitors; by default 200, or all if there are fewer.",
 )
-@click.option(
-    "--dataset", metavar="FILE", type=click.Path(), help="Read the mixes from a dataset instead of running them."
-)
-@click.option(
-    "--model",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_models,
-    help="Model to evaluate, repeatable; by default all.",
-)
+@click.option("--dataset", type=FILE, help="Read the mixes from a dataset instead of running them.")
+@click.option("--model", "names", multiple=True, type=MODEL, help="Model to evaluate, repeatable; by default all.")
 @click.option(
     "--store",
-    metavar="FILE",
-    type=click.Path(),
+    type=FILE,
     help="File in which finished runs are stored; the same command, started again, continues from them.",
 )
 @report_option
@@ -59,15 +47,8 @@ if TYPE_CHECKING:
     metavar="N,N,...",
     help="Instead: for each N, train every model on the same N runs per NF under pressure, and print the errors.",
 )
-@click.option(
-    "--profile",
-    metavar="DATASET",
-    type=click.Path(),
-    help="Runs on which --budgets trains; by default those of --dataset.",
-)
-@click.option(
-    "--figure", metavar="FILE", type=click.Path(), help="Draw the errors found with --budgets: .png, .svg or .pdf."
-)
+@click.option("--profile", type=DATASET, help="Runs on which --budgets trains; by default those of --dataset.")
+@click.option("--figure", type=FILE, help="Draw the errors found with --budgets: .png, .svg or .pdf.")
 @coverage_option
 @compat_option
 @own_nf_option

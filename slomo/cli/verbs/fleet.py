@@ -6,6 +6,7 @@ import click
 
 from slomo.cli.options import json_option, own_network_functions, own_nf_option, scheduler_option
 from slomo.cli.output import emit, emit_json, emit_table, note
+from slomo.cli.types import DATASET, FILE
 
 if TYPE_CHECKING:
     from slomo.profiling.plans.plan import ExperimentPlan
@@ -18,14 +19,9 @@ def command() -> None:
 
 @command.command("profile")
 @click.argument("plan", metavar="PLAN", type=click.Path())
-@click.option("--hosts", required=True, metavar="FILE", type=click.Path(), help="YAML file that names the hosts.")
-@click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
-@click.option(
-    "--store",
-    metavar="FILE",
-    type=click.Path(),
-    help="File in which collected runs are kept; by default DATASET.runs.sqlite.",
-)
+@click.option("--hosts", required=True, type=FILE, help="YAML file that names the hosts.")
+@click.option("--out", type=DATASET, help="Dataset to write: .parquet, .csv or a directory.")
+@click.option("--store", type=FILE, help="File in which collected runs are kept; by default DATASET.runs.sqlite.")
 @scheduler_option
 @click.option("--skip-missing", is_flag=True, help="Continue without hosts that cannot be used.")
 @click.option(

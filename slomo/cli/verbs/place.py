@@ -11,7 +11,6 @@ from click.core import ParameterSource
 from slomo.cli.asking import placed as placed_by_service
 from slomo.cli.asking import server_option
 from slomo.cli.options import (
-    complete_policies,
     jobs_option,
     json_option,
     machine_option,
@@ -25,7 +24,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
-from slomo.cli.types import POSITIVE_COUNT
+from slomo.cli.types import FILE, POLICY, POSITIVE_COUNT
 from slomo.cli.verbs.place_change import change
 from slomo.cli.verbs.place_dynamic import (
     are_for_chains,
@@ -77,7 +76,6 @@ class DefaultGroup(click.Group):
         return super().parse_args(ctx, args)
 
 
-_POLICY = {"metavar": "NAME", "shell_complete": complete_policies}
 _cluster = click.argument("cluster", type=click.Path())
 _requests = click.argument("requests", type=click.Path())
 
@@ -95,7 +93,7 @@ def command() -> None:
 @command.command("batch")
 @_cluster
 @click.argument("requests", type=click.Path(), required=False)
-@click.option("--policy", default="predicted", show_default=True, help="Policy.", **_POLICY)  # type: ignore[arg-type]
+@click.option("--policy", type=POLICY, default="predicted", help="Policy.")
 @models_option
 @model_option
 @method_option
@@ -103,23 +101,17 @@ def command() -> None:
 @price_option
 @profiles_option
 @click.option(
-    "--fallback", type=click.Choice(["refuse", "alone", "worst-case"]), default="refuse", show_default=True,
+    "--fallback", type=click.Choice(["refuse", "alone", "worst-case"]), default="refuse",
     help="How to treat a network function that has no model for a machine.",
 )  # fmt: skip
 @handover_option
 @click.option("--check", is_flag=True, help="Run the placed servers on the simulator and count broken SLOs.")
 @click.option(
-    "--snapshot",
-    metavar="FILE",
-    type=click.Path(),
-    help="Write the placed cluster to FILE, for `slomo place change` and `Placer.restore`.",
+    "--snapshot", type=FILE, help="Write the placed cluster to FILE, for `slomo place change` and `Placer.restore`."
 )
 @click.option("--stats", is_flag=True, help="Print the number of entries of each cache of the placer.")
 @click.option(
-    "--worth-measuring",
-    type=POSITIVE_COUNT,
-    metavar="N",
-    help="Name the N mixes whose measurement would save most servers.",
+    "--worth-measuring", type=POSITIVE_COUNT, help="Name the N mixes whose measurement would save most servers."
 )
 @own_nf_option
 @seed_option
@@ -272,9 +264,9 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @click.option(
     "--policy",
     "policies",
+    type=POLICY,
     multiple=True,
     help="Policy, repeatable; by default all that can place these requests.",
-    **_POLICY,  # type: ignore[arg-type]
 )
 @models_option
 @model_option
@@ -336,7 +328,7 @@ def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judge
 @command.command("profiles")
 @click.argument("network_functions", nargs=-1, required=True, metavar="NF...")
 @machine_option
-@click.option("--out", required=True, metavar="FILE", type=click.Path(), help="File to write.")
+@click.option("--out", required=True, type=FILE, help="File to write.")
 @own_nf_option
 @seed_option
 @json_option
@@ -351,8 +343,8 @@ def profiles(**options: Any) -> None:
 
 @command.command("workload")
 @click.argument("family", metavar="FAMILY")
-@click.option("--count", type=POSITIVE_COUNT, default=200, show_default=True, metavar="N", help="Requests.")
-@click.option("--out", required=True, metavar="FILE", type=click.Path(), help="File to write.")
+@click.option("--count", type=POSITIVE_COUNT, default=200, help="Requests.")
+@click.option("--out", required=True, type=FILE, help="File to write.")
 @seed_option
 @json_option
 def workload(family: str, count: int, out: str, seed: int | None, as_json: bool) -> None:

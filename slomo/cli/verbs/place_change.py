@@ -33,16 +33,15 @@ _METHODS = {"add": "add_server", "remove": "remove_server"}
 @click.option(
     "--max-moves",
     type=COUNT,
-    metavar="N",
     help="Largest number of instances that may move; by default all with `drain`, a twentieth with `reoptimise`.",
 )
 @click.option(
-    "--cost-per-move", type=AMOUNT, default=0.0, show_default=True, metavar="SERVERS",
+    "--cost-per-move", type=AMOUNT, default=0.0, metavar="SERVERS",
     help="With `reoptimise`: cost of a move in servers; at 0.1, saving a server is worth nine moves but not "
 "ten.",
 )  # fmt: skip
 @click.option(
-    "--threshold", type=AMOUNT, default=0.1, show_default=True, metavar="SHARE",
+    "--threshold", type=AMOUNT, default=0.1, metavar="SHARE",
     help="With `reoptimise`: instances move only if a new plan saves more than this share of servers.",
 )  # fmt: skip
 @click.option(
@@ -51,7 +50,7 @@ _METHODS = {"add": "add_server", "remove": "remove_server"}
 "taints are removed.",
 )  # fmt: skip
 @click.option(
-    "--no-surge", "surge", flag_value=False, default=True,
+    "--no-surge", "surge", flag_value=False, default=True, show_default=False,
     help="With `update`: remove the old version before the new one is placed.",
 )  # fmt: skip
 @profiles_option

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.options import (
-    complete_policies,
     json_option,
     model_option,
     models_option,
@@ -16,7 +15,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
-from slomo.cli.types import AMOUNT, COUNT, RATE, SECONDS
+from slomo.cli.types import AMOUNT, COUNT, POLICY, RATE, SECONDS
 from slomo.cli.verbs.place_output import (
     confidence_option,
     emit_judgements,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from slomo.workflow.chains.on_nodes import Handover, PlacedChains
 
 handover_option = click.option(
-    "--handover", type=click.Choice(["simulated", "measured"]), default="simulated", show_default=True,
+    "--handover", type=click.Choice(["simulated", "measured"]), default="simulated",
     help="Cost of a hand-over between NUMA nodes that `slomo-numa` assumes: the simulated one, or the one "
 "NUMASFP measured.",
 )  # fmt: skip
@@ -137,31 +136,28 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 @click.argument("cluster", type=click.Path())
 @click.argument("requests", type=click.Path())
 @click.option(
-    "--policy", "policies", multiple=True, default=("predicted",), show_default=True, metavar="NAME",
-    shell_complete=complete_policies, help="Policy that admits requests, repeatable.",
-)  # fmt: skip
-@click.option(
-    "--per-s", type=RATE, default=1.0, show_default=True, metavar="RATE", help="Arriving requests per second."
+    "--policy",
+    "policies",
+    type=POLICY,
+    multiple=True,
+    default=("predicted",),
+    help="Policy that admits requests, repeatable.",
 )
+@click.option("--per-s", type=RATE, default=1.0, metavar="RATE", help="Arriving requests per second.")
+@click.option("--stay-s", type=SECONDS, default=100.0, help="Mean time for which a request stays.")
+@click.option("--every-s", type=SECONDS, help="Time between two re-optimisations; by default there are none.")
 @click.option(
-    "--stay-s", type=SECONDS, default=100.0, show_default=True, metavar="S", help="Mean time for which a request stays."
-)
-@click.option(
-    "--every-s", type=SECONDS, metavar="S", help="Time between two re-optimisations; by default there are none."
-)
-@click.option(
-    "--threshold", type=AMOUNT, default=0.1, show_default=True, metavar="SHARE",
+    "--threshold", type=AMOUNT, default=0.1, metavar="SHARE",
     help="Migrate if a new plan saves more than this share of servers.",
 )  # fmt: skip
 @click.option(
-    "--planner", metavar="NAME", shell_complete=complete_policies,
+    "--planner", type=POLICY,
     help="Policy that makes new plans, for instance resq-milp with resq-greedy as --policy; by default the "
 "admitting policy.",
 )  # fmt: skip
 @click.option(
     "--max-moves",
     type=COUNT,
-    metavar="N",
     help="Largest number of instances that a re-optimisation may move; by default a twentieth of all.",
 )
 @click.option(
@@ -169,11 +165,11 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
     help="Share of all instances that may move within an hour; by default unlimited.",
 )  # fmt: skip
 @click.option(
-    "--cost-per-move", type=AMOUNT, default=0.0, show_default=True, metavar="SERVERS",
+    "--cost-per-move", type=AMOUNT, default=0.0, metavar="SERVERS",
     help="Cost of a move in servers; at 0.1, saving a server is worth nine moves but not ten.",
 )  # fmt: skip
 @click.option(
-    "--outage-s", type=AMOUNT, default=0.0, show_default=True, metavar="S",
+    "--outage-s", type=AMOUNT, default=0.0, metavar="S",
     help="Time for which a moved instance serves no packets; it lowers ANAT.",
 )  # fmt: skip
 @models_option

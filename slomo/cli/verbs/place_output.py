@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 confidence_option = click.option(
-    "--confidence", type=SHARE, default=0.95, show_default=True, metavar="SHARE",
+    "--confidence", type=SHARE, default=0.95,
     help="Probability with which all SLOs of a socket must hold, 0.5 to below 1.",
 )  # fmt: skip
 

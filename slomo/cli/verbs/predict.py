@@ -8,7 +8,6 @@ import click
 from slomo.cli.asking import predicted, server_option
 from slomo.cli.options import (
     complete_metrics,
-    complete_network_functions,
     jobs_option,
     json_option,
     machine_option,
@@ -20,7 +19,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import SHARES, emit_json, figure_path, format_table, note, tell
-from slomo.cli.types import RATE
+from slomo.cli.types import FILE, NF, RATE
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -30,18 +29,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--target",
-    metavar="NF",
-    shell_complete=complete_network_functions,
-    help="The network function whose throughput is predicted.",
-)
+@click.option("--target", type=NF, help="The network function whose throughput is predicted.")
 @click.option(
     "--with",
     "beside",
     multiple=True,
     metavar="NF[:COUNT]",
-    shell_complete=complete_network_functions,
+    type=NF,
     help="A competitor or several, such as stats:2 or '2 x stats + nat'; repeatable.",
 )
 @click.option(
@@ -49,7 +43,7 @@ if TYPE_CHECKING:
     "partners",
     multiple=True,
     metavar="NF[:COUNT]",
-    shell_complete=complete_network_functions,
+    type=NF,
     help="A network function on the target's own core, repeatable; the core's time is divided fairly.",
 )
 @models_option
@@ -63,7 +57,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Show how much each competitor costs, by resource and metric, and the composed vector.",
 )
-@click.option("--figure", metavar="FILE", type=click.Path(), help="Draw the loss as a waterfall: .png, .svg or .pdf.")
+@click.option("--figure", type=FILE, help="Draw the loss as a waterfall: .png, .svg or .pdf.")
 @click.option("--strict", is_flag=True, help="Exit with code 5 if the prediction is unsupported or unknown.")
 @click.option(
     "--vector",

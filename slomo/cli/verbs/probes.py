@@ -8,6 +8,7 @@ import click
 
 from slomo.cli.options import json_option
 from slomo.cli.output import emit
+from slomo.cli.types import DATASET
 
 
 @click.command()
@@ -16,8 +17,7 @@ from slomo.cli.output import emit
 @click.option("--with", "beside", metavar="NAME", help="Application that runs beside it; by default every application.")
 @click.option(
     "--measured",
-    metavar="DATASET",
-    type=click.Path(),
+    type=DATASET,
     help="Measured pairs (`slomo dataset import pairs.csv`), whose errors set the width of the intervals.",
 )
 @json_option

@@ -7,7 +7,6 @@ import click
 
 from slomo.cli.options import (
     RenamedOption,
-    complete_network_functions,
     jobs_option,
     json_option,
     machine_option,
@@ -18,7 +17,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note, output_path
-from slomo.cli.types import COUNT, POSITIVE_COUNT
+from slomo.cli.types import COUNT, DATASET, FILE, NF, POSITIVE_COUNT
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.outcome import AdaptiveOutcome
@@ -31,12 +30,11 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
 
 
 @click.command()
-@click.argument("network_functions", metavar="[NF...]", nargs=-1, shell_complete=complete_network_functions)
+@click.argument("network_functions", metavar="[NF...]", nargs=-1, type=NF)
 @machine_option
 @click.option(
     "--plan",
     default="all",
-    show_default=True,
     metavar="PLAN",
     help="solo, pressure (solo and under pressure), mixes, all, accelerator (beside a competitor for an "
     "accelerator), ways (throughput over cache ways, latency over load), partitions (throughput over "
@@ -46,7 +44,6 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
 @click.option(
     "--design",
     default="sources",
-    show_default=True,
     metavar="DESIGN",
     help="Design of the pressure settings: sources (cache, I/O and memory in turn), farthest (the five "
     "of these that differ most, then others), grid, slomo-grid (as published), sobol, adaptive (settings far "
@@ -55,7 +52,6 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
 @click.option(
     "--runs",
     type=POSITIVE_COUNT,
-    metavar="N",
     help="Number of settings of the design per NF; by default 588, with design `adaptive` at most 60, with "
     "`farthest` 10.",
 )
@@ -64,7 +60,7 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     metavar="SHARE",
     help="Held-out error relative to solo throughput at which design `adaptive` stops; by default 2%.",
 )
-@click.option("--mixes", type=COUNT, metavar="N", help="Number of mixes to run; by default up to 200, 0 for none.")
+@click.option("--mixes", type=COUNT, help="Number of mixes to run; by default up to 200, 0 for none.")
 @click.option(
     "--mix",
     "named_mixes",
@@ -87,7 +83,6 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     "--reduced-mixes",
     type=COUNT,
     default=0,
-    metavar="N",
     help="Afterwards also run N mixes with network functions at 15 to 95 % of their solo throughput; 60 mixes "
     "suffice for the intervals of whole servers at reduced load.",
 )
@@ -95,47 +90,23 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     "--packed-mixes",
     type=COUNT,
     default=0,
-    metavar="N",
     help="Afterwards also run up to N mixes of the kind that placement puts on servers; 60 mixes suffice for "
     "the confidence of `slomo place`.",
 )
-@click.option(
-    "--replicates",
-    type=POSITIVE_COUNT,
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Number of runs of every experiment.",
-)
-@click.option("--out", metavar="DATASET", type=click.Path(), help="Dataset to write: .parquet, .csv or a directory.")
-@click.option(
-    "--store",
-    metavar="FILE",
-    type=click.Path(),
-    help="File in which finished runs are kept; by default DATASET.runs.sqlite.",
-)
+@click.option("--replicates", type=POSITIVE_COUNT, default=1, help="Number of runs of every experiment.")
+@click.option("--out", type=DATASET, help="Dataset to write: .parquet, .csv or a directory.")
+@click.option("--store", type=FILE, help="File in which finished runs are kept; by default DATASET.runs.sqlite.")
 @click.option("--testbed", metavar="NAME", help="simulated, replay or host. [setting: testbed]")
-@click.option(
-    "--source",
-    metavar="DATASET",
-    type=click.Path(),
-    help="Recorded runs for testbed `replay`: a dataset, or a campaign's store.",
-)
+@click.option("--source", type=DATASET, help="Recorded runs for testbed `replay`: a dataset, or a campaign's store.")
 @click.option(
     "--host-file",
     "--host",
     cls=RenamedOption,
-    metavar="FILE",
-    type=click.Path(),
+    type=FILE,
     help="YAML file that describes testbed `host`: cores, counters, settings, generator.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the runs, their number and duration, without starting any.")
-@click.option(
-    "--save-plan",
-    metavar="FILE",
-    type=click.Path(),
-    help="With --dry-run: write the plan to FILE, for `slomo fleet profile`.",
-)
+@click.option("--save-plan", type=FILE, help="With --dry-run: write the plan to FILE, for `slomo fleet profile`.")
 @own_nf_option
 @jobs_option
 @scheduler_option

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.options import (
-    complete_models,
-    complete_network_functions,
     coverage_option,
     json_option,
     machine_option,
@@ -18,6 +16,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import DATASET, MODEL, NF
 
 if TYPE_CHECKING:
     from slomo.evaluation.rows import RowPredictions
@@ -27,26 +26,19 @@ _HEADERS = ("row", "predicted [Mpps]", "from", "to", "memory", "accelerator", "m
 
 @click.command()
 @click.argument("rows", metavar="DATASET", type=click.Path())
-@click.option(
-    "--target",
-    required=True,
-    metavar="NF",
-    shell_complete=complete_network_functions,
-    help="The network function of the rows.",
-)
+@click.option("--target", required=True, type=NF, help="The network function of the rows.")
 @click.option(
     "--accelerator",
-    metavar="DATASET",
-    type=click.Path(),
+    type=DATASET,
     help="Imported runs of the accelerator alone, over match density; they are composed with memory.",
 )
 @click.option(
-    "--pattern", type=click.Choice(["pipeline", "run-to-completion"]), default="pipeline", show_default=True,
+    "--pattern", type=click.Choice(["pipeline", "run-to-completion"]), default="pipeline",
     help="Composition of memory and --accelerator: the slower of the two, or the sum of their times.",
 )  # fmt: skip
 @models_option
 @machine_option
-@click.option("--model", metavar="NAME", shell_complete=complete_models, help="Sensitivity model; by default the best.")
+@click.option("--model", type=MODEL, help="Sensitivity model; by default the best.")
 @coverage_option
 @click.option("--strict", is_flag=True, help="Exit with code 5 if the measurements do not support a row.")
 @json_option

@@ -22,15 +22,8 @@ FILE = click.Path(path_type=Path)
 @models_option
 @click.option("--state", metavar="FILE", type=FILE, help="SQLite file in which the cluster survives restarts.")
 @click.option("--cluster", metavar="FILE", type=FILE, help="Initial cluster, if the state has none.")
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address on which to listen.")
-@click.option(
-    "--port",
-    type=COUNT,
-    default=8080,
-    show_default=True,
-    metavar="N",
-    help="Port on which to listen; 0 takes a free one.",
-)
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address on which to listen.")
+@click.option("--port", type=COUNT, default=8080, help="Port on which to listen; 0 takes a free one.")
 @click.option("--token-file", metavar="FILE", type=FILE, help="File of tokens, one `NAME SCOPE SECRET` per line.")
 @click.option("--open-loopback", is_flag=True, help="Callers on this machine need no token; never behind a proxy.")
 @click.option("--certificate", metavar="FILE", type=FILE, help="TLS certificate.")
@@ -43,33 +36,16 @@ FILE = click.Path(path_type=Path)
     "--evict",
     type=click.Choice(["off", "dry-run", "on"]),
     default="dry-run",
-    show_default=True,
     help="Evict pods from nodes on which a promise is broken.",
 )
-@click.option(
-    "--evict-per-minute",
-    type=POSITIVE_COUNT,
-    default=60,
-    show_default=True,
-    metavar="N",
-    help="Largest number of evictions per minute.",
-)
-@click.option(
-    "--confidence",
-    type=SHARE,
-    default=0.95,
-    show_default=True,
-    metavar="SHARE",
-    help="Probability with which all SLOs of a socket must hold.",
-)
+@click.option("--evict-per-minute", type=POSITIVE_COUNT, default=60, help="Largest number of evictions per minute.")
+@click.option("--confidence", type=SHARE, default=0.95, help="Probability with which all SLOs of a socket must hold.")
 @click.option(
     "--enforce",
     metavar="BACKEND",
     help="Backend through which admins may change settings of this host: auto, resctrl, pqos, cgroup, ...",
 )
-@click.option(
-    "--log", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Format of log lines."
-)
+@click.option("--log", type=click.Choice(["text", "json"]), default="text", help="Format of log lines.")
 @click.option("--otlp", metavar="URL", help="OpenTelemetry collector (OTLP over HTTP) to which spans are sent.")
 @click.option("--control", is_flag=True, help="Let admins run control loops on simulated machines.")
 @click.option("--receipts", metavar="DIR", type=FILE, help="Folder for the receipts of changes to this host.")
@@ -77,14 +53,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--policies", metavar="FILE", type=FILE, help="RMD's policy.yaml.")
 @click.option("--host-machine", metavar="NAME", help="Machine type of this host, which gives the number of cache ways.")
 @click.option("--correct", is_flag=True, help="Correct predictions by observed outcomes, by at most 10 %.")
-@click.option(
-    "--body-limit-mib",
-    type=POSITIVE_COUNT,
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="Largest size of a request's body [MiB].",
-)
+@click.option("--body-limit-mib", type=POSITIVE_COUNT, default=32, help="Largest size of a request's body [MiB].")
 @click.option(
     "--backup", metavar="FILE", type=FILE, help="Copy the state to FILE, even while a service uses it, and exit."
 )

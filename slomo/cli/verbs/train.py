@@ -8,7 +8,6 @@ import click
 
 from slomo.cli.options import (
     RenamedOption,
-    complete_models,
     jobs_option,
     json_option,
     models_option,
@@ -17,6 +16,7 @@ from slomo.cli.options import (
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.types import DIR, MACHINE, MODEL
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -31,23 +31,15 @@ if TYPE_CHECKING:
     "--from",
     "start",
     cls=RenamedOption,
-    type=click.Path(),
-    metavar="DIR",
+    type=DIR,
     help="Models of another machine from which training starts; DATASET then needs only a handful of runs, or none.",
 )
 @click.option(
     "--machine",
-    metavar="NAME|FILE",
+    type=MACHINE,
     help="With --from-models: the new machine, by name or YAML file; by default the dataset's.",
 )
-@click.option(
-    "--model",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_models,
-    help="Model family to fit, repeatable; by default all.",
-)
+@click.option("--model", "names", multiple=True, type=MODEL, help="Model family to fit, repeatable; by default all.")
 @click.option("--target", "targets", multiple=True, metavar="NF", help="Fit only this network function, repeatable.")
 @seed_option
 @scheduler_option

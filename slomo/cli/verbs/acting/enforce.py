@@ -18,7 +18,6 @@ _backend_option = click.option(
     "--backend",
     metavar="BACKEND",
     default="auto",
-    show_default=True,
     help="resctrl, pqos, cgroup, scheduler, buffers or rdt-class; several are joined by +.",
 )
 _receipts_option = click.option(

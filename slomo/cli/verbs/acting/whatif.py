@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.asking import asked_about_socket, server_option
-from slomo.cli.options import RenamedOption, complete_machines, json_option, prediction_options, settings
+from slomo.cli.options import RenamedOption, json_option, prediction_options, settings
 from slomo.cli.output import emit_json, emit_table, note, note_reasons
+from slomo.cli.types import DIR, MACHINE
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -32,8 +33,7 @@ _PER_TENANT = ("ways", "bandwidth_percent", "cores", "weights", "nodes", "socket
 @click.argument("mix", nargs=-1, required=True, metavar="MIX...")
 @click.option(
     "--machine",
-    metavar="NAME|FILE",
-    shell_complete=complete_machines,
+    type=MACHINE,
     help="Machine: a name or a YAML file. [default: e5-2620v4, or the only machine of --models]",
 )
 @click.option(
@@ -76,9 +76,7 @@ _PER_TENANT = ("ways", "bandwidth_percent", "cores", "weights", "nodes", "socket
 @click.option(
     "--advise", "with_advice", is_flag=True, help="Find the smallest change of settings that keeps all promises."
 )
-@click.option(
-    "--models", metavar="DIR", type=click.Path(), help="Predict with trained models, as `slomo predict` does."
-)
+@click.option("--models", type=DIR, help="Predict with trained models, as `slomo predict` does.")
 @click.option(
     "--learn",
     is_flag=True,

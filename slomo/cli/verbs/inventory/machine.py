@@ -2,8 +2,9 @@
 
 import click
 
-from slomo.cli.options import complete_machines, json_option, yaml_option
+from slomo.cli.options import json_option, yaml_option
 from slomo.cli.output import emit, emit_text
+from slomo.cli.types import MACHINE
 
 
 @click.group()
@@ -25,7 +26,7 @@ def list_machines(as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name", metavar="NAME|FILE", shell_complete=complete_machines)
+@click.argument("name", metavar="NAME|FILE", type=MACHINE)
 @yaml_option
 @json_option
 def show_machine(name: str, as_json: bool, as_yaml: bool) -> None:

@@ -8,7 +8,7 @@ import click
 
 from slomo.cli.options import RenamedOption, json_option, settings
 from slomo.cli.output import emit, note, tell
-from slomo.cli.types import SECONDS
+from slomo.cli.types import FILE, SECONDS
 from slomo.errors import SlomoError
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ _store = click.argument("store", metavar="STORE")
 _directory = click.argument("directory", metavar="DIR", type=click.Path())
 _signers = click.option(
     "--allowed-signers",
-    metavar="FILE",
-    type=click.Path(),
+    type=FILE,
     help="File of allowed signers in OpenSSH's format, see ssh-keygen(1); an index signed by none of them is "
     "refused. [setting: allowed_signers]",
 )
@@ -43,17 +42,17 @@ def _opened(store: str, allowed_signers: str | None = None) -> "SharedLibrary":
 @command.command("push")
 @_directory
 @_store
-@click.option(
-    "--dataset",
-    metavar="FILE",
-    type=click.Path(),
-    help="Dataset on which the models were trained, recorded as their lineage.",
-)
+@click.option("--dataset", type=FILE, help="Dataset on which the models were trained, recorded as their lineage.")
 @click.option(
     "--sign-with", "key", metavar="KEY", type=click.Path(), help="OpenSSH key with which the index is signed."
 )
 @click.option(
-    "--as", "signer", metavar="NAME", default="", help="Name of the signer, as in the file of allowed signers."
+    "--as",
+    "signer",
+    metavar="NAME",
+    default="",
+    show_default=False,
+    help="Name of the signer, as in the file of allowed signers.",
 )
 @json_option
 def push(directory: str, store: str, dataset: str | None, key: str | None, signer: str, as_json: bool) -> None:
@@ -71,7 +70,6 @@ def push(directory: str, store: str, dataset: str | None, key: str | None, signe
     "--every",
     "every",
     cls=RenamedOption,
-    metavar="S",
     type=SECONDS,
     help="Repeat at this interval; a running service loads the models of DIR by itself.",
 )
@@ -149,10 +147,8 @@ def diff(directory: str, store: str, as_json: bool) -> None:
     "--older-than",
     "older_than",
     cls=RenamedOption,
-    metavar="S",
     type=SECONDS,
     default=86_400.0,
-    show_default=True,
     help="Keep files younger than this [s].",
 )
 @json_option

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from slomo.cli.options import RenamedOption, complete_network_functions, json_option, yaml_option
+from slomo.cli.options import RenamedOption, json_option, yaml_option
 from slomo.cli.output import emit, emit_json, emit_table, emit_text, note
-from slomo.cli.types import POSITIVE_COUNT
+from slomo.cli.types import MACHINE, NF, POSITIVE_COUNT
 from slomo.files.durable import write_durably
 
 
@@ -28,7 +28,7 @@ def list_network_functions(as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name", metavar="NAME|FILE", shell_complete=complete_network_functions)
+@click.argument("name", metavar="NAME|FILE", type=NF)
 @yaml_option
 @json_option
 def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
@@ -55,13 +55,11 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
     metavar="NF",
     help="Network function of the dataset: name or workload key.",
 )
-@click.option("--machine", metavar="NAME|FILE", help="Machine to simulate; by default the dataset's.")
+@click.option("--machine", type=MACHINE, help="Machine to simulate; by default the dataset's.")
 @click.option(
     "--runs",
-    metavar="N",
     type=POSITIVE_COUNT,
     default=12,
-    show_default=True,
     help="Number of runs to fit to; they are chosen to spread over all slowdowns.",
 )
 @click.option(
