@@ -55,13 +55,7 @@ ACTING = frozenset({"control", "enforce", "noisy-neighbour", "whatif"})
 
 
 def load_command(name: str) -> click.Command:
-    """Import and return the command `name`.
-
-    Examples
-    --------
-    >>> load_command("nf").name
-    'command'
-    """
+    """Import and return the command `name`."""
     room = "slomo.cli.verbs.inventory" if name in INVENTORY else "slomo.cli.verbs"
     room = "slomo.cli.verbs.acting" if name in ACTING else room
     command = importlib.import_module(f"{room}.{name.replace('-', '_')}").command

@@ -46,25 +46,13 @@ Command line over environment over file over default. The file is TOML, one `nam
 
 
 def reference_page() -> str:
-    """Return the text of the page docs/reference/cli.md.
-
-    Examples
-    --------
-    >>> reference_page().splitlines()[0]
-    '# Command line'
-    """
+    """Return the text of the page docs/reference/cli.md."""
     sections = "".join(_section(path, command) for path, command in commands())
     return "# Command line\n\n" + _NOTE + _INTRODUCTION + _settings_table() + sections
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield every command with the words that call it, groups before their members.
-
-    Examples
-    --------
-    >>> [path for path, _ in commands()][:2]
-    ['slomo', 'slomo profile']
-    """
+    """Yield every command with the words that call it, groups before their members."""
     yield "slomo", cli
     for name in COMMANDS:
         command = load_command(name)

@@ -21,15 +21,7 @@ MOST_SERIES = 500
 
 
 class Agents:
-    """Keeps the latest report of each Kubernetes node's agent.
-
-    Examples
-    --------
-    >>> agents = Agents()
-    >>> agents.tell("worker-1", AgentReport([]))
-    >>> agents.of("worker-1")["tenants"]
-    []
-    """
+    """Keeps the latest report of each Kubernetes node's agent."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()

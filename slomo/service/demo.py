@@ -86,13 +86,7 @@ def trained(say: Say) -> ModelLibrary:
 
 
 def demo_servers(machines: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return servers of each machine type, in racks of seven.
-
-    Examples
-    --------
-    >>> demo_servers(("e5-2620v4",))[7]["name"]
-    'rack2-e5-2620v4-1'
-    """
+    """Return servers of each machine type, in racks of seven."""
     rows = []
     rack = 0
     for machine in machines:
@@ -103,13 +97,7 @@ def demo_servers(machines: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def demo_requests(names: list[str]) -> list[dict[str, Any]]:
-    """Return requests for some network functions, with promises of 55 to 95 % of solo throughput.
-
-    Examples
-    --------
-    >>> demo_requests(["lpm"])[0]["id"]
-    'lpm-1'
-    """
+    """Return requests for some network functions, with promises of 55 to 95 % of solo throughput."""
     dice = random.Random(7)  # noqa: S311 - a demonstration
     rows: list[dict[str, Any]] = []
     for number in range(REQUESTS):

@@ -23,13 +23,7 @@ Point = dict[str, Any]
 
 
 def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s: float) -> Point:
-    """Return the cluster's present figures; None for a figure without data.
-
-    Examples
-    --------
-    >>> point([], {"accepted": 2.0}, 0.0)["accepted"], point([], {}, 0.0)["least_share"]
-    (2, None)
-    """
+    """Return the cluster's present figures; None for a figure without data."""
     tenants = [item for server in servers for item in server.tenants]
     shares = [item.predicted_mpps / item.solo_mpps for item in tenants if item.predicted_mpps and item.solo_mpps]
     counts = promises(servers)

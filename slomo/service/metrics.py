@@ -112,14 +112,7 @@ class Metrics:
         self._sources.append(gauges)
 
     def exposition(self) -> str:
-        """Return all metrics in Prometheus' text format.
-
-        Examples
-        --------
-        >>> text = Metrics().exposition()
-        >>> "slomo_control_actions_total" in text, "process_resident_memory_bytes" in text
-        (True, True)
-        """
+        """Return all metrics in Prometheus' text format."""
         families = (self.requests, self.extender, self.extender_requests, self.unjudged, self.told, self.evictions,
                     self.predictions, self.decisions, self.actions, self.reloads)  # fmt: skip
         lines = [line for family in families for line in family.lines()]

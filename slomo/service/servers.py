@@ -56,13 +56,7 @@ class RunningServer:
 
     @property
     def headroom(self) -> float:
-        """Smallest relative headroom of any function above its promise; infinite without promises.
-
-        Examples
-        --------
-        >>> RunningServer("s1", "e5-2620v4", 8).headroom
-        inf
-        """
+        """Smallest relative headroom of any function above its promise; infinite without promises."""
         spare = [(item.low_mpps or 0.0) / item.needed_mpps - 1.0 for item in self.tenants if item.needed_mpps > 0.0]
         return min(spare, default=math.inf)
 
@@ -125,26 +119,14 @@ def _owners(placer: Placer, name: str) -> list[str]:
 
 
 def promise(needed_mpps: float, short: Breach | AtRisk | None) -> tuple[State, str]:
-    """Return the state of a promise, and the reason why it is broken or cannot be judged; `short`: what it lacks.
-
-    Examples
-    --------
-    >>> promise(0.0, None), promise(1.0, None)
-    (('none', ''), ('kept', ''))
-    """
+    """Return the state of a promise, and the reason why it is broken or cannot be judged; `short`: what it lacks."""
     if needed_mpps <= 0.0:
         return "none", ""
     return ("kept", "") if short is None else (short.state, short.why)
 
 
 def promises(servers: Iterable[RunningServer]) -> dict[State, int]:
-    """Count the promised throughputs that are kept, broken and not judged yet.
-
-    Examples
-    --------
-    >>> promises([RunningServer("s", "m", 8, (RunningNF("a", "lpm", needed_mpps=1.0, state="broken"),))])
-    {'kept': 0, 'broken': 1, 'unjudged': 0}
-    """
+    """Count the promised throughputs that are kept, broken and not judged yet."""
     counts: dict[State, int] = {"kept": 0, "broken": 0, "unjudged": 0}
     for server in servers:
         for item in server.tenants:

@@ -11,13 +11,7 @@ from slomo.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Settings of one service: paths, access, limits.
-
-    Examples
-    --------
-    >>> ServiceSettings(Path("models")).is_loopback
-    True
-    """
+    """Settings of one service: paths, access, limits."""
 
     #: Directory of saved models, reloaded when it changes.
     models: Path

@@ -19,12 +19,6 @@ class Tracer:
 
     `collector`: address that takes OTLP over HTTP, such as ``"http://localhost:4318"``. Raises MissingExtraError for a
     collector without the packages of the extra `otel`.
-
-    Examples
-    --------
-    >>> with Tracer().span("judge", nodes=3) as span:
-    ...     print(span)
-    None
     """
 
     def __init__(self, collector: str | None = None) -> None:

@@ -20,11 +20,6 @@ def budgets_of(text: str) -> tuple[int, ...]:
     """Return the numbers of runs given as ``20,60,200``, without duplicates and in ascending order.
 
     Raises InvalidValueError for a budget that is no whole number above 0.
-
-    Examples
-    --------
-    >>> budgets_of("60, 20")
-    (20, 60)
     """
     from slomo.errors import InvalidValueError
     from slomo.vocabulary.numbers import digits

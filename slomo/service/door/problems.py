@@ -47,11 +47,6 @@ class Problem(SlomoError):  # noqa: N818 - RFC 9457's word
     """An exception that is answered with a problem document.
 
     `hint`: one action that the caller can take. `headers`: headers of the answer.
-
-    Examples
-    --------
-    >>> Problem(404, "no such job", hint="list /v1/jobs").status
-    404
     """
 
     def __init__(
@@ -75,14 +70,7 @@ _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (
 
 
 def problem_of(error: BaseException, request_id: str) -> tuple[int, dict[str, Any], dict[str, str]]:
-    """Return status, document and headers that report an error.
-
-    Examples
-    --------
-    >>> status, document, _ = problem_of(InvalidValueError("rate is -1", hint="0 or more"), "r1")
-    >>> status, document["hint"]
-    (422, '0 or more')
-    """
+    """Return status, document and headers that report an error."""
     status, kind, detail, hint, headers = _described(error)
     document: dict[str, Any] = {
         "type": f"urn:slomo:problem:{kind}",

@@ -33,11 +33,6 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
     """Return the control loop that a request describes; machines and network functions must be names, not files.
 
     Raises SlomoError for an invalid request.
-
-    Examples
-    --------
-    >>> configuration_of({"tenants": [{"workload": "lpm", "slo": 0.9}], "name": "a"}).tenants[0][0]
-    '0:lpm'
     """
     machine = document.get("machine", "e5-2620v4")
     if machine not in machine_names():

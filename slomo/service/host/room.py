@@ -29,13 +29,6 @@ class HostRoom:
 
     `backend`: backend for the host's knobs; None if the service may not set them. `receipts`: folder of receipts.
     `pools`: RMD's pools.
-
-    Examples
-    --------
-    >>> HostRoom(None, Path("receipts")).enforcing
-    Traceback (most recent call last):
-    slomo.service.door.problems.Problem: this service may not act on its host
-    hint: slomo serve --enforce BACKEND
     """
 
     def __init__(self, backend: Backend | None, receipts: Path, pools: PoolManager | None = None) -> None:

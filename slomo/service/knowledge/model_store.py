@@ -26,13 +26,7 @@ _Cached = type(functools.lru_cache(len))
 
 
 def fingerprint_of(directory: Path) -> str:
-    """Return a digest of a library's index and manifests; it identifies the state of the library's files.
-
-    Examples
-    --------
-    >>> fingerprint_of(Path("/nowhere"))
-    ''
-    """
+    """Return a digest of a library's index and manifests; it identifies the state of the library's files."""
     digest = hashlib.sha256()
     files = sorted([*directory.glob("library.json"), *directory.glob("*/manifest.json")])
     for path in files:

@@ -166,14 +166,7 @@ def _named(machine: str, target: str) -> str:
 
 
 def corrected(document: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Return a prediction with throughput and interval multiplied by the correction factor.
-
-    Examples
-    --------
-    >>> told = corrected({"throughput_mpps": 5.0, "interval": [4.8, 5.2], "solo_mpps": 6.0, "slowdown": 0.1}, 0.9)
-    >>> told["throughput_mpps"], told["slowdown"], told["correction"]
-    (4.5, 0.25, 0.9)
-    """
+    """Return a prediction with throughput and interval multiplied by the correction factor."""
     mpps, solo = factor * document["throughput_mpps"], document["solo_mpps"]
     return {
         **document,

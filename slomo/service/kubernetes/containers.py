@@ -36,13 +36,6 @@ class PodGroups:
     """Finds the control groups of pods.
 
     `root`: mount point of control groups.
-
-    Examples
-    --------
-    >>> PodGroups(Path("/no/such/place")).containers("0-0", ["x"])
-    Traceback (most recent call last):
-    slomo.errors.TestbedError: pod 0-0 has no control group below '/no/such/place'
-    hint: mount the node's control groups into the agent
     """
 
     def __init__(self, root: Path = Path("/sys/fs/cgroup")) -> None:
@@ -91,13 +84,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def one_core(containers: "tuple[Container, ...] | SlomoError") -> int | str:
-    """Return the CPU that only this pod uses, or the reason why its counters cannot be read.
-
-    Examples
-    --------
-    >>> one_core((Container("a", (0, 1, 2), ()),))
-    'it may run on CPUs [0, 1, 2], and counters are per CPU: it needs the static CPU manager policy and one CPU'
-    """
+    """Return the CPU that only this pod uses, or the reason why its counters cannot be read."""
     if isinstance(containers, SlomoError):
         return containers.message
     cpus = sorted({cpu for item in containers for cpu in item.cpus})

@@ -82,13 +82,7 @@ class ContentionWriter:
 
 
 def contention(server: RunningServer) -> dict[str, Any]:
-    """Return the status for a node's NodeContention object.
-
-    Examples
-    --------
-    >>> contention(RunningServer("n", "e5-2620v4", 8))
-    {'machine': 'e5-2620v4', 'state': 'empty', 'tenantCount': 0, 'tenants': []}
-    """
+    """Return the status for a node's NodeContention object."""
     tenants = [_tenant(item) for item in sorted(server.tenants, key=lambda item: item.owner)]
     told: dict[str, Any] = {"machine": server.machine, "state": server.kind, "tenantCount": len(tenants)}
     if math.isfinite(server.headroom):

@@ -36,11 +36,6 @@ class PodCounting:
 
     `reader`: counter reader; None if counters cannot be read on this node, for the given `reason`. `socket`: function
     that returns the socket of a CPU.
-
-    Examples
-    --------
-    >>> PodCounting(None, "not asked for").count({"u": 3})["u"].reason
-    'not asked for'
     """
 
     def __init__(

@@ -73,13 +73,7 @@ async def read_prometheus(text: str, address: str) -> PacketCount:
 
 
 def prometheus_sums(text: str) -> dict[str, float]:
-    r"""Return the metrics of Prometheus' text format, each summed over its labels.
-
-    Examples
-    --------
-    >>> prometheus_sums('rx_total{port="0"} 3\nrx_total{port="1"} 4\n# HELP x y')
-    {'rx_total': 7.0}
-    """
+    """Return the metrics of Prometheus' text format, each summed over its labels."""
     sums: dict[str, float] = {}
     for line in text.splitlines():
         match = _SAMPLE.match(line)

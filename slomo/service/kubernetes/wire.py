@@ -191,13 +191,7 @@ def filter_answer(
     raw: dict[str, Raw] | None,
     error: str = "",
 ) -> dict[str, Any]:
-    """Return the answer to ``filter`` in the mode of the request; an `error` makes the scheduler ask again.
-
-    Examples
-    --------
-    >>> filter_answer(["n1"], {"n2": "no"}, {}, None)["NodeNames"]
-    ['n1']
-    """
+    """Return the answer to ``filter`` in the mode of the request; an `error` makes the scheduler ask again."""
     nodes = None if raw is None else {"metadata": {}, "items": [raw[name] for name in passed]}
     return {
         "Nodes": nodes,

@@ -56,13 +56,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share as a percentage.
-
-    Examples
-    --------
-    >>> share(0.1234)
-    '12 %'
-    """
+    """Return a share as a percentage."""
     return f"{100 * value:.0f} %"
 
 

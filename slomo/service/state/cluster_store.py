@@ -289,13 +289,7 @@ class ClusterStore:
 
 
 def etag(revision: int) -> str:
-    """Return the entity tag of a cluster revision.
-
-    Examples
-    --------
-    >>> etag(3)
-    '"r3"'
-    """
+    """Return the entity tag of a cluster revision."""
     return f'"r{revision}"'
 
 

@@ -47,10 +47,6 @@ def make_tables(connection: sqlite3.Connection) -> None:
     """Create all tables in an empty file, or the tables that a file of version 6 lacks; all of them or none.
 
     Raises ConfigurationError for a file of any other version.
-
-    Examples
-    --------
-    >>> make_tables(sqlite3.connect(":memory:", isolation_level=None))
     """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version not in (0, 6, VERSION):

@@ -40,13 +40,6 @@ class Store:
     open for writing.
 
     `path`: the file; None keeps everything in memory.
-
-    Examples
-    --------
-    >>> store = Store(None)
-    >>> store.write(lambda connection: connection.execute("SELECT number FROM revision").fetchone()[0]).result()
-    0
-    >>> store.close()
     """
 
     def __init__(self, path: Path | None) -> None:
