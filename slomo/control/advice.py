@@ -39,17 +39,6 @@ def advise(situation: Situation, margin: float = 0.02) -> Outlook | None:
     """Return the settings that keep every promise and leave best effort most throughput; None if no settings do.
 
     Predicted throughputs must exceed promises by `margin`, which allows for errors of the predictions.
-
-    Examples
-    --------
-    >>> from slomo.models.responses.memory_traffic import MemoryTraffic
-    >>> from slomo.models.responses.partition import PartitionResponse
-    >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
-    >>> whole = {"a": Setting(0xFFFFF), "b": Setting(0xFFFFF)}
-    >>> memory = MemoryTraffic((80.0, 200.0), (0.0, 50.0))
-    >>> best = advise(Situation({"a": lpm, "b": lpm}, memory, 20, whole, {"a": 4.5}))
-    >>> best.kept, best.settings["a"].mask.bit_count() > 10
-    (True, True)
     """
     now = foresee(situation, margin=margin)
     if now.kept:
@@ -196,15 +185,6 @@ def divisions(situation: Situation, margin: float = 0.0) -> Iterator[dict[str, i
 
     The first division just suffices while memory is idle. Each further one gives a way to the tenant whose promise, and
     `margin` above it, breaks at the lowest memory latency, until no latency breaks one, or no way is left for others.
-
-    Examples
-    --------
-    >>> from slomo.models.responses.memory_traffic import MemoryTraffic
-    >>> from slomo.models.responses.partition import PartitionResponse
-    >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
-    >>> here = Situation({"a": lpm, "b": lpm}, MemoryTraffic((80.0, 100.0), (0.0, 50.0)), 20, {}, {"a": 3.5, "b": 2.0})
-    >>> list(divisions(here))
-    [{'a': 15, 'b': 3}, {'a': 16, 'b': 3}]
     """
     lasting = _highest_latencies(situation, margin)
     ways, full = _least_ways(situation, _highest_latencies(situation, 0.0)), situation.memory.latency_ns[-1]

@@ -5,7 +5,7 @@ The cost is the median of a window of observations (single packets in the simula
 machine); arrivals include dropped packets. Pure: observations in, weights out.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -53,13 +53,7 @@ class NFObservation:
 
 @dataclass(frozen=True)
 class CostWindow:
-    """Samples of one NF's cost per packet over the last 100 ms.
-
-    Examples
-    --------
-    >>> CostWindow().plus(1.0, 500.0).plus(2.0, 520.0).plus(3.0, 9000.0).median_cycles
-    520.0
-    """
+    """Samples of one NF's cost per packet over the last 100 ms."""
 
     #: Time [ms] and cost [cycles] of each sample, oldest first.
     samples: tuple[tuple[float, float], ...] = ()
@@ -80,11 +74,6 @@ def fair_shares(observations: Sequence[NFObservation]) -> dict[str, float]:
 
     A core is shared equally if all its NFs are idle, or if a loaded NF on it has no cost sample yet.
 
-    Examples
-    --------
-    >>> fair_shares([NFObservation("nat", 0, 1e6, 300.0), NFObservation("fw", 0, 1e6, 900.0)])
-    {'nat': 0.25, 'fw': 0.75}
-
     References
     ----------
     NFVnice (SIGCOMM'17), section 3.2: Shares_i = Priority_i x load(i) / TotalLoad(core), load(i) = lambda_i x s_i.
@@ -103,13 +92,7 @@ def fair_shares(observations: Sequence[NFObservation]) -> dict[str, float]:
 
 
 def cpu_shares(observations: Sequence[NFObservation]) -> dict[str, int]:
-    """Return ``cpu.shares`` (cgroup version 1) of each NF; their mean over a core is 1024.
-
-    Examples
-    --------
-    >>> cpu_shares([NFObservation("nat", 0, 1e6, 300.0), NFObservation("fw", 0, 1e6, 900.0)])
-    {'nat': 512, 'fw': 1536}
-    """
+    """Return ``cpu.shares`` (cgroup version 1) of each NF; their mean over a core is 1024."""
     return _scaled(observations, 1, DEFAULT_SHARES)
 
 
@@ -117,11 +100,6 @@ def cpu_weights(observations: Sequence[NFObservation]) -> dict[str, int]:
     """Return ``cpu.weight`` (cgroup version 2) of each NF, 1 to 10 000; their mean over a core is 1000.
 
     Only ratios on a core matter; a mean of ten times the default reduces the effect of rounding to integers.
-
-    Examples
-    --------
-    >>> cpu_weights([NFObservation("nat", 0, 1e6, 300.0), NFObservation("fw", 0, 1e6, 900.0)])
-    {'nat': 500, 'fw': 1500}
     """
     return _scaled(observations, 2, 1000)
 
@@ -138,15 +116,6 @@ class SharesController:
     """Sets CPU weights of NFs on shared cores by their loads, in a control loop (`slomo.control.loop`).
 
     `seats`: NF -> the core that it shares, and its priority.
-
-    Examples
-    --------
-    >>> from slomo.control.observation import TenantReading
-    >>> nat, fw = (TenantReading(1.0, offered_mpps=1.0, cost_cycles=cycles) for cycles in (300.0, 900.0))
-    >>> seen = MachineReading(0.0, {"nat": nat, "fw": fw})
-    >>> plan = SharesController("s", {"nat": (0, 1.0), "fw": (0, 1.0)}).decide(seen, None).plan
-    >>> [tenant.cpu_weight for tenant in plan.tenants]
-    [0.5, 1.5]
     """
 
     name = "cpu_shares"
@@ -185,9 +154,7 @@ class SharesController:
 
 
 def _scaled(observations: Sequence[NFObservation], version: int, mean: int) -> dict[str, int]:
-    on_core: Mapping[int, int] = {
-        core: sum(item.core == core for item in observations) for core in {item.core for item in observations}
-    }
+    on_core = Counter(item.core for item in observations)
     shares, (_, least, most, _) = fair_shares(observations), WEIGHTS[version]
     return {
         item.name: min(max(round(shares[item.name] * mean * on_core[item.core]), least), most) for item in observations

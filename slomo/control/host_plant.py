@@ -49,16 +49,7 @@ class OnProcesses:
 class HostPlant:
     """The NFs that run on this host, with promised throughputs, as the plant of a control loop.
 
-    Raises InvalidValueError if `window_s` is not above 0 or a target is for an unknown tenant.
-
-    `tenants`: running tenants. `targets_mpps`: tenant -> throughput that it must reach on a core of its own. `backend`:
-    backend for this machine's knobs. `window_s`: length of an observation [s], above 0.
-
-    Examples
-    --------
-    >>> from slomo.enforce.backends.cgroup import CgroupBackend
-    >>> HostPlant({}, {}, CgroupBackend()).observe().tenants
-    {}
+    `targets_mpps`: tenant -> throughput that it must reach on a core of its own. `window_s`: length of an observation.
     """
 
     def __init__(

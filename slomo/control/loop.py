@@ -189,13 +189,7 @@ class ControlLoop:
         return changes
 
     def run(self, steps: int | None = None, told: Callable[[Step], None] | None = None) -> int:
-        """Run rounds until SIGTERM, SIGINT or a given number of rounds; then restore the machine.
-
-        Returns
-        -------
-        int
-            Number of rounds done.
-        """
+        """Run rounds until SIGTERM, SIGINT or a given number of them; restore the machine and return their number."""
         done = 0
         try:
             notify("READY=1")

@@ -76,13 +76,6 @@ class Situation:
     #: How these models predict.
     how: PredictionOptions = _PLAIN
 
-    def undivided(self, settings: Mapping[str, Setting]) -> TenantModels | None:
-        """Return the server with these settings; None if they divide cache or bandwidth: its models do not apply."""
-        if self.server is None:
-            return None
-        server = self.set_on(self.server, settings)
-        return None if server.is_divided else server
-
     def set_on(self, server: TenantModels, settings: Mapping[str, Setting]) -> TenantModels:
         """Return a server with the same tenants under other settings; cores and port stay the same."""
         chosen = [settings[name] for name in self.responses]
@@ -199,9 +192,9 @@ def foresee_loads(situations: Sequence[Situation]) -> list[Outlook]:
 
 
 def _undivided(situation: Situation, chosen: Mapping[str, Setting], parted: Parted) -> Parted:
-    """Replace the prediction by that of the tenants' ordinary models if nothing is divided."""
-    server = situation.undivided(chosen)
-    if server is None:
+    """Replace the prediction by that of the tenants' ordinary models, which apply where nothing is divided."""
+    server = situation.server and situation.set_on(situation.server, chosen)
+    if server is None or server.is_divided:
         return parted
     answers, places = answers_on(server, situation.how), range(len(server.tenants))
     mpps = tuple(answers.prediction(place).throughput_mpps for place in places)

@@ -39,17 +39,7 @@ class ThrottleMemory:
 class ThrottleController:
     """Gives tenants without a promise as much CPU time as the promises to others allow.
 
-    Raises InvalidValueError if every tenant has a promise.
-
-    `tenants` are those that may be throttled, with their processes or control groups.
-
-    Examples
-    --------
-    >>> from slomo.control.observation import TenantReading
-    >>> seen = MachineReading(0.0, {"nat": TenantReading(0.8, 1.0), "hog": TenantReading(3.0)}, probed=True)
-    >>> throttle = ThrottleController("s", {"hog": TenantSetting("hog", process_ids=(7,))})
-    >>> throttle.decide(seen, None).plan.tenants[0].cpu_quota
-    0.5
+    `tenants` may be throttled, and have processes or control groups; InvalidValueError if there are none.
     """
 
     name = "throttle"

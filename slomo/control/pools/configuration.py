@@ -46,13 +46,7 @@ class PoolPolicy:
 
 @dataclass(frozen=True)
 class PoolConfiguration:
-    """Settings in RMD's ``rmd.toml``.
-
-    Examples
-    --------
-    >>> configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": {"guarantee": 5, "besteffort": 3}}).shared
-    0
-    """
+    """Settings in RMD's ``rmd.toml``."""
 
     #: Group ``[OSGroup]``.
     system: ReservedGroup
@@ -72,14 +66,9 @@ class PoolConfiguration:
     policies: Mapping[str, PoolPolicy] = field(default_factory=dict)
 
     @property
-    def pool_ways(self) -> int:
-        """Number of ways of all pools together."""
-        return self.guarantee + self.besteffort + self.shared
-
-    @property
     def ways(self) -> int:
         """Smallest number of ways that the cache must have for these pools."""
-        return self.system.ways + self.pool_ways
+        return self.system.ways + self.guarantee + self.besteffort + self.shared
 
 
 def require_fits(configuration: PoolConfiguration, cache_ways: int) -> None:

@@ -14,9 +14,7 @@ from slomo.errors import InvalidValueError
 
 
 class PoolController:
-    """Keeps tenants in RMD's pools, as a controller for the control loop.
-
-    Raises the errors of :meth:`PoolManager.admit`, and InvalidValueError without tenants.
+    """Keeps tenants in RMD's pools, as a controller for the control loop; raises the errors of `PoolManager.admit`.
 
     `pools` must be made with ``enforces=False``, since the loop applies its plan. Each wish is RMD's body of ``POST
     /v1/workloads``.

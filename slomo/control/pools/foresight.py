@@ -58,8 +58,11 @@ class PoolForesight:
             ways=[workloads[name][1].llc_way_mask or self._machine.full_way_mask for name in names],
             bandwidth_percent=[_percent(name, workloads[name][1]) for name in names],
         )
-        functions = [_function(name, workloads[name][0]) for name in names]
-        server = solve_server(self._library(), functions, self._machine.name, setting=setting)
+        functions = {name: request.nf or "" for name, (request, _) in workloads.items()}
+        if unknown := [name for name in names if not functions[name]]:
+            raise UnsupportedPredictionError(f"workload '{unknown[0]}' does not say its network function (nf)")
+        mix = [functions[name] for name in names]
+        server = solve_server(self._library(), mix, self._machine.name, setting=setting)
         if server.verdict.is_refused:
             reasons = dict.fromkeys(reason for tenant in server.tenants for reason in tenant.reasons)
             raise UnsupportedPredictionError("; ".join(reasons) or "nothing like it was profiled")
@@ -69,12 +72,6 @@ class PoolForesight:
             expected[name] = min(expected.get(name, 1.0), tenant.throughput_mpps / tenant.solo_mpps)
             least[name] = min(least.get(name, 1.0), max(tenant.interval[0] / tenant.solo_mpps, 0.0))
         return PoolOutlook(expected, least)
-
-
-def _function(name: str, request: PoolRequest) -> str:
-    if request.nf is None:
-        raise UnsupportedPredictionError(f"workload '{name}' does not say its network function (nf)")
-    return request.nf
 
 
 def _percent(name: str, setting: TenantSetting) -> float:

@@ -6,6 +6,8 @@ infrastructure's group overlaps the pools.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from slomo.control.pools.configuration import PoolConfiguration, require_fits
 from slomo.vocabulary.way_masks import way_block
@@ -61,24 +63,19 @@ def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
     >>> f"{rest_mask(layout, (), 20):x} {rest_mask(layout, (0xC00,), 20):x} {rest_mask(layout, (0xC00, 0x6), 20):x}"
     'fffff 3ff 1'
     """
-    free = (1 << cache_ways) - 1
-    for mask in taken:
-        free &= ~mask
-    free |= layout.system
+    free = (1 << cache_ways) - 1 & ~reduce(or_, taken, 0) | layout.system
     return (free ^ (free + 1)) >> 1 & free
 
 
 def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
-    """Return the lowest free block of `count` adjacent ways in a pool; None if there is none.
+    """Return the lowest free block of so many adjacent ways in a pool; None if there is none.
 
     Examples
     --------
     >>> hex(free_block(0xFF, [0x3, 0x30], 2)), free_block(0xFF, [0x3, 0x30], 4)
     ('0xc', None)
     """
-    used = 0
-    for mask in taken:
-        used |= mask
+    used = reduce(or_, taken, 0)
     for first in range(pool.bit_length()):
         candidate = way_block(ways, first)
         if candidate & pool == candidate and not candidate & used:

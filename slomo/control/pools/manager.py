@@ -9,6 +9,8 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -105,17 +107,8 @@ class PoolManager:
     def admit(self, data: Mapping[str, Any]) -> PoolWorkload:
         """Admit a workload and apply its settings to the machine.
 
-        Parameters
-        ----------
-        data : mapping
-            RMD's body of ``POST /v1/workloads``, or the flat body of v0.1.
-
-        Raises
-        ------
-        InvalidValueError
-            For an invalid body.
-        TestbedError
-            If no pool has room, or the machine refuses.
+        `data`: RMD's body of ``POST /v1/workloads``, or the flat body of v0.1. Raises InvalidValueError for an invalid
+        body; TestbedError if no pool has room, or the machine refuses.
         """
         request = parse_request(data, self.configuration)
         with self._lock:
@@ -127,13 +120,7 @@ class PoolManager:
             return self._workloads[str(self._count)]
 
     def change(self, identifier: str, data: Mapping[str, Any]) -> PoolWorkload:
-        """Change a workload by the fields of `data`, like RMD's ``PATCH``; a refused change has no effect.
-
-        Raises
-        ------
-        SlomoError
-            The errors of `admit`.
-        """
+        """Change a workload by fields, like RMD's ``PATCH``; a refused change has no effect. Raises as `admit`."""
         with self._lock:
             old = self.workload(identifier)
             request = patch_request(old.request, data, self.configuration)
@@ -234,12 +221,8 @@ class PoolManager:
 
     def caches_report(self) -> dict[str, Any]:
         """Return RMD's answer to ``GET /v1/cache/l3``: used and free ways by cache and pool."""
-        foreign = 0
-        for mask in self._foreign().values():
-            foreign |= mask
-        used = foreign
-        for workload in self.workloads:
-            used |= workload.mask
+        foreign = reduce(or_, self._foreign().values(), 0)
+        used = reduce(or_, (workload.mask for workload in self.workloads), foreign)
         pools = {
             "guarantee": self.layout.guarantee & ~used,
             "besteffort": self.layout.besteffort & ~used,
@@ -297,9 +280,8 @@ class PoolManager:
 
     def _require_free(self, request: PoolRequest, others: Mapping[str, PoolWorkload] | None = None) -> None:
         for workload in (self._workloads if others is None else others).values():
-            both = {*request.core_ids} & {*workload.request.core_ids} | {*request.task_ids} & {
-                *workload.request.task_ids
-            }
+            own = workload.request
+            both = {*request.core_ids} & {*own.core_ids} | {*request.task_ids} & {*own.task_ids}
             if both:
                 raise InvalidValueError(
                     f"core or task {min(both)} belongs to workload {workload.identifier} already",

@@ -80,13 +80,7 @@ class PoolRequest:
 
     @property
     def pool(self) -> str:
-        """Name of the pool: guarantee (maximum = minimum > 0), besteffort (maximum > minimum > 0), shared (both 0).
-
-        Examples
-        --------
-        >>> PoolRequest((1,), (), 2, 1).pool
-        'besteffort'
-        """
+        """Name of the pool: guarantee (maximum = minimum > 0), besteffort (maximum > minimum > 0), shared (both 0)."""
         if self.max_ways == self.min_ways:
             return "guarantee" if self.max_ways else "shared"
         return "besteffort"
@@ -106,17 +100,10 @@ class PoolRequest:
 
 
 def parse_request(data: Mapping[str, Any], configuration: PoolConfiguration) -> PoolRequest:
-    """Check the body of an RMD request and convert it.
+    """Check the body of an RMD request and convert it; UnknownNameError for an unknown policy.
 
-    Raises ConfigurationError for unknown fields and values out of range; InvalidValueError for invalid cores or tasks,
-    or numbers of ways that fit no pool; UnknownNameError for an unknown policy.
-
-    Examples
-    --------
-    >>> from slomo.control.pools.configuration import configuration_from
-    >>> known = configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": {"guarantee": 2}})
-    >>> parse_request({"task_ids": ["7"], "max_cache": 4, "min_cache": 4}, known).pool
-    'guarantee'
+    Raises ConfigurationError for unknown fields and values out of range, InvalidValueError for invalid cores or tasks,
+    or numbers of ways that fit no pool.
     """
     body = _body(data)
     cores, tasks = _numbers("core_ids", body.core_ids), _numbers("task_ids", body.task_ids)

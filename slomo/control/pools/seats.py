@@ -21,10 +21,7 @@ def placed(
     others: Mapping[str, PoolWorkload],
     newcomer: PoolWorkload,
 ) -> dict[str, PoolWorkload]:
-    """Return all workloads with their ways, a new one included.
-
-    Raises TestbedError if the new workload's pool is full.
-    """
+    """Return all workloads with their ways, a new one included; TestbedError if the new workload's pool is full."""
     request, identifier = newcomer.request, newcomer.identifier
     if request.pool == "guarantee":
         taken = [workload.mask for workload in others.values() if workload.pool == "guarantee"]

@@ -62,14 +62,7 @@ class PoolWorkload:
 
 
 def processes_of_this_host() -> Mapping[int, str]:
-    """Return the names of this host's processes by id.
-
-    Examples
-    --------
-    >>> import os
-    >>> os.getpid() in processes_of_this_host()
-    True
-    """
+    """Return the names of this host's processes by id."""
     names: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
