@@ -110,10 +110,15 @@ method_option = click.option(
     type=click.Choice(METHODS),
     default=DEFAULT_METHOD,
     help="`equilibrium` solves the whole server at once, `composed` composes the competitors' vectors. `auto` "
-    "is `equilibrium` if all models support it and neither --model nor --compat requires `composed`.",
+    "is `equilibrium` if all models support it and neither --model nor --compat requires `composed`; --model and "
+    "--compat contradict `equilibrium`.",
 )
 port_option = click.option(
-    "--port-gbps", type=RATE, metavar="GBPS", help="Line rate of the NIC port that all network functions share."
+    "--port-gbps",
+    type=RATE,
+    metavar="GBPS",
+    help="Line rate [Gbit/s] of the one NIC port that all network functions of the server, on any socket, share; by "
+    "default they share the machine's ports.",
 )
 window_option = click.option(
     "--window-s",

@@ -90,7 +90,8 @@ def simulate(
     slack_ns : float
         How far one core may run ahead of the others [ns].
     port_gbps : float, optional
-        Line rate of the one port that all tenants share [Gbit/s]; by default they share the machine's ports.
+        Line rate of the one NIC port that all tenants, on any socket, share [Gbit/s]; by default they share the
+        machine's ports.
 
     Returns
     -------

@@ -67,7 +67,8 @@ class Colocation:
     memory_node : int or None
         NUMA node of all tenants' memory; ``None`` means that each has it on its own socket.
     port_gbps : float or None
-        Line rate of the one NIC port that all share [Gbit/s]; ``None`` means one each.
+        Line rate of the one NIC port that all tenants, on any socket, share [Gbit/s]; ``None`` means that they share
+        the machine's ports.
 
     Examples
     --------

@@ -65,8 +65,8 @@ class Machine(Stored, version=SCHEMA_VERSION):
     nic_socket : int
         Socket the NICs are attached to.
     nic_ports : int or None
-        Ports that network functions share by SR-IOV, together at most what the IIO moves; None where it is not known
-        and each has one of its own.
+        Ports of the server, all on `nic_socket`, that all network functions share by SR-IOV, together at most what the
+        IIO moves; None where it is not known and each has one of its own.
     ddio_policy : str
         ``"allocate"``: what devices wrote stays in the DDIO ways (Broadwell); ``"migrate"``: it moves to the two lowest
         ways when a core reads it (Skylake).

@@ -31,7 +31,8 @@ class ServerSetting:
     nodes: Sequence[int] | None = None
     #: Socket of each; all on the NIC's by default. Tenants of different sockets share no cache and no channel.
     sockets: Sequence[int] | None = None
-    #: Line rate of one NIC port shared by all [Gbit/s], divided max-min fair; by default all share the machine's ports.
+    #: Line rate of the one NIC port that all tenants of the server, on any socket, share max-min fair [Gbit/s]; by
+    #: default they share the machine's ports.
     port_gbps: float | None = None
 
     def checked(self, tenants: int) -> "ServerSetting":
@@ -52,6 +53,8 @@ class ServerSetting:
         for weight in self.weights or ():
             if not 0.0 < weight < math.inf:
                 raise InvalidValueError(f"CPU weight {weight:g}, needed above 0")
+        if self.port_gbps is not None and not 0.0 < self.port_gbps <= 1e6:
+            raise InvalidValueError(f"port_gbps is {self.port_gbps}, needed above 0 to 1e6 Gbit/s")
         for name in ("nodes", "sockets"):
             if (least := min(values[name] or (0,))) < 0:
                 raise InvalidValueError(f"{name}: {least}, needed 0 or more")

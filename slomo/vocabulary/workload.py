@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from slomo.errors import InvalidValueError
 from slomo.files.documents import convert
+from slomo.files.ranges import PositiveRate
 from slomo.files.stored import Stored
 
 Setting = float | int | str | bool
@@ -40,7 +41,7 @@ class Traffic:
     zipf_exponent : float
         Exponent of the Zipf law, used with ``"zipf"`` only.
     offered_mpps : float or None
-        Offered load [Mpps]; ``None`` saturates the NF.
+        Offered load [Mpps], above 0 to 1e6; ``None`` saturates the NF.
 
     Raises
     ------
@@ -57,7 +58,7 @@ class Traffic:
     flow_count: Annotated[int, Meta(ge=1, le=100_000_000)] = 100_000
     flow_distribution: str = "uniform"
     zipf_exponent: Annotated[float, Meta(gt=0.0, le=3.0)] = 1.0
-    offered_mpps: Annotated[float, Meta(gt=0.0)] | None = None
+    offered_mpps: PositiveRate | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -78,10 +79,10 @@ class Traffic:
         _require(0.0 < self.zipf_exponent <= 3.0, "zipf_exponent", self.zipf_exponent, "above 0 and at most 3")
         if self.offered_mpps is not None:
             _require(
-                math.isfinite(self.offered_mpps) and self.offered_mpps > 0.0,
+                0.0 < self.offered_mpps <= 1e6,
                 "offered_mpps",
                 self.offered_mpps,
-                "a rate above 0 Mpps",
+                "a rate above 0 to 1e6 Mpps",
             )
 
 
@@ -140,8 +141,8 @@ class Workload(Stored, version=SCHEMA_VERSION):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping that :meth:`from_dict` reads back."""
-        kept = self._spelled
-        return {**kept, "configuration": {**kept["configuration"]}, "traffic": {**kept["traffic"]}}
+        cached = self._spelled
+        return {**cached, "configuration": {**cached["configuration"]}, "traffic": {**cached["traffic"]}}
 
     @cached_property
     def _spelled(self) -> dict[str, Any]:

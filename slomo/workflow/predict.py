@@ -61,7 +61,8 @@ def predict(
         Network functions on the target's own core, one entry per instance or with a count; the others have a core each.
         The core's time is divided as a fair scheduler does (`slomo.prediction.answers`).
     port_gbps : float, optional
-        Line rate of the one NIC port that all share [Gbit/s], divided max-min fair; by default each has a port.
+        Line rate of the one NIC port that all network functions of the server, on any socket, share max-min fair
+        [Gbit/s]; by default they share the machine's ports.
     setting : ServerSetting, optional
         Cache ways, throttles, weights, memory nodes and sockets: one value each for the target, those on its core, then
         the competitors. Ways, throttles and nodes need models that were profiled over them (`slomo whatif --learn`).

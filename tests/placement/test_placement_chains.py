@@ -131,6 +131,19 @@ def test_search_finds_what_serves_most() -> None:
     assert idle == before
 
 
+def test_search_counts_on_no_more_than_the_port_carries() -> None:
+    """Of two chains of 9 Gbit/s behind a port of 10 each is predicted at 5."""
+    chains = [chain("a", 9.0), chain("b", 9.0)]
+    loads: list[float] = []
+
+    def estimate(mixes):
+        loads.extend(mpps for _, stages in mixes for _, mpps in stages)
+        return [[max(mpps, 8.0) for _, mpps in stages] for _, stages in mixes]
+
+    best_nodes(chains, 0, NODES, Judges(table, estimate, wire_gbps=10.0))
+    assert max(loads) == pytest.approx(chain("c", 5.0).offered_mpps(0), rel=1e-5)
+
+
 def test_search_moves_only_for_more_than_moving_costs() -> None:
     """Parting two chains gains 10 Mpps of 10 and moves one of 13.6 offered: it may cost 74 %, not 75."""
     chains = [chain("a", 9.0), chain("b", 9.0)]

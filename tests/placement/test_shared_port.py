@@ -44,7 +44,7 @@ def test_predictions_are_cut_off_at_the_share(library) -> None:
 
 
 def test_the_judge_runs_behind_the_port(library) -> None:
-    """What is simulated has the server's port; other servers keep one each."""
+    """What is simulated has the server's port; other servers have their machine's; a port has one socket."""
     ports = []
 
     def run(colocation):
@@ -63,3 +63,5 @@ def test_the_judge_runs_behind_the_port(library) -> None:
     assert Cluster.from_dict(cluster.to_dict()) == cluster
     with pytest.raises(InvalidValueError, match="port_gbps is 0"):
         Server("c", MACHINE, port_gbps=0.0)
+    with pytest.raises(InvalidValueError, match="needed None with several nic_sockets"):
+        Server("c", MACHINE, nic_sockets=(0, 1), port_gbps=PORT)

@@ -38,7 +38,7 @@ def test_a_wide_port_is_no_port(library) -> None:
     assert solve_server(library, names, MACHINE, setting=ServerSetting(port_gbps=1000.0)) == solve_server(
         library, names, MACHINE
     )
-    with pytest.raises(InvalidValueError, match="shared port is -1"):
+    with pytest.raises(InvalidValueError, match="port_gbps is -1"):
         predict(names[0], names[1:], library, machine=MACHINE, setting=ServerSetting(port_gbps=-1.0))
 
 

@@ -158,6 +158,7 @@ def test_a_wrong_field_is_told_with_the_fields_there_are(client: TestClient) -> 
         ('{"target": null}', "field 'target': got nothing, needed text", "/openapi.json"),
         ('{"target": "lpm", "coverage": 90}', "got 90, needed a number < 1.0", "90 % is written 0.9"),
         ('{"target": "lpm", "offered_mpps": 1e999}', "a number that is too large", "308 digits"),
+        ('{"target": "lpm", "offered_mpps": 1e300}', "field 'offered_mpps': got 1e+300", "/openapi.json"),
         ('{"target": "lpm", "offered_mpps": NaN}', "the body is no JSON", "UTF-8"),
         ('{"target": "' + "[" * 40 + '"}', "'[[[[", "NF:count"),
         ('{"target": ' + "[" * 40 + "]" * 40 + "}", "nested 41 deep, at most 32", "/openapi.json"),

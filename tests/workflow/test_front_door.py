@@ -43,6 +43,7 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "count": (lambda lib: slomo.predict("lpm", {"nat": "x"}, lib), "instances of nat is 'x'"),  # type: ignore[dict-item]
     "too-many": (lambda lib: slomo.predict("lpm", {"nat": 10**9}, lib), "instances of nat is 1000000000, .* 0 to 4096"),
     "load": (lambda lib: slomo.predict("lpm", "nat", lib, offered_mpps="2"), "offered_mpps is '2'"),  # type: ignore[arg-type]
+    "too-much-load": (lambda lib: slomo.predict("lpm", "nat", lib, offered_mpps=1e300), "a rate above 0 to 1e6 Mpps"),
     "port": (lambda lib: slomo.predict("lpm", "nat", lib, port_gbps="x"), "port_gbps is 'x'"),  # type: ignore[arg-type]
     "window": (lambda lib: slomo.predict("lpm", "nat", lib, window_s=-1), "window_s is -1"),
     "machine": (lambda lib: slomo.predict("lpm", "nat", lib, machine=3), "needed a name or a Machine"),  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ stay on one node; chains migrate between nodes as their rates change. Their excl
 nodes once and never move a chain.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,8 @@ class Judges:
     keeps: Keeps | None = None
     #: Share of an interval's service that a chain loses to moving; None means nothing.
     moving: Moving | None = None
+    #: Line rate of the ports that all chains of the server share [Gbit/s].
+    wire_gbps: float = math.inf
 
 
 #: (chains of one server, interval, nodes with the NIC's first, judges, nodes before) -> node of each stage.

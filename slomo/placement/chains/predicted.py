@@ -9,11 +9,13 @@ keeps them. Its own model of the drops is not rebuilt; these predictions replace
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from slomo.compose.ports import port_shares_mpps
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
 from slomo.placement.chains.nodes import Node, Nodes, by_rate, filled, migrations, most_free
@@ -86,7 +88,8 @@ class _Worth:
         """Return the value of each assignment of chains to nodes."""
         assert self.judges.estimate is not None, "BUG: looked at before"
         keeps = self.judges.keeps or (lambda _chain, _seats: 1.0)
-        served = served_at(self.chains, self.interval, choices, self.judges.estimate, keeps)
+        wire_gbps = self.judges.wire_gbps
+        served = served_at(self.chains, self.interval, choices, self.judges.estimate, keeps, wire_gbps)
         pairs = zip(served, choices, strict=True)
         return [round(mpps - self._lost(choice), 6) - self._moved(choice) for mpps, choice in pairs]
 
@@ -104,10 +107,21 @@ class _Worth:
 
 
 def served_at(
-    chains: Sequence[RatedChain], interval: int, choices: Sequence[Choice], estimate: Estimate, keeps: Keeps
+    chains: Sequence[RatedChain],
+    interval: int,
+    choices: Sequence[Choice],
+    estimate: Estimate,
+    keeps: Keeps,
+    wire_gbps: float = math.inf,
 ) -> list[float]:
-    """Return the predicted total throughput of each assignment [Mpps], predicted in one batch."""
-    offered = [chain.offered_mpps(interval) for chain in chains]
+    """Return the predicted total throughput of each assignment [Mpps], predicted in one batch.
+
+    A chain is offered what it gets of the ports, which all share max-min fair (`wire_gbps`).
+    """
+    offered: Sequence[float] = [chain.offered_mpps(interval) for chain in chains]
+    if math.isfinite(wire_gbps):
+        frames_b = [chain.request.chain[0].traffic.packet_size_b for chain in chains]
+        offered = port_shares_mpps(frames_b, offered, wire_gbps)
     mix_numbers: dict[Mix, int] = {}
     needed: list[list[tuple[int, list[int]]]] = []
     for choice in choices:

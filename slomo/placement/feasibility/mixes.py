@@ -32,7 +32,7 @@ class Host:
     cost: float = 1.0
     #: Usable hyper-threads of each core.
     threads: int = 1
-    #: Line rate of the NIC port shared by all NFs [Gbit/s]; None if each has its own.
+    #: Line rate of the one NIC port that all NFs of the server share [Gbit/s]; None if they share the machine's ports.
     port_gbps: float | None = None
     #: Total line rate of the machine's ports [Gbit/s]; None if unlimited or unknown.
     wire_gbps: float | None = None

@@ -1,4 +1,4 @@
-"""Compute how much traffic reaches each network function of a socket if all share one NIC port.
+"""Compute how much traffic reaches each network function of a server if all share one NIC port.
 
 A network function without a stated load takes its solo throughput; a stage of a chain counts as one.
 """

@@ -77,8 +77,9 @@ class Server:
     #: 2 to make both hyper-threads of a core places for what is promised nothing. Nothing predicts or simulates
     #: hyper-threads, so promises are made on a socket only while no tenants there share a core.
     threads_per_core: int = 1
-    #: Line rate of the one NIC port that all network functions of a socket share, through virtual functions for
-    #: instance [Gbit/s]; None means one each.
+    #: Line rate of the one NIC port that all network functions of the server share [Gbit/s], for instance through
+    #: virtual functions; None means that they share the machine's ports. One port is attached to one socket, so
+    #: `nic_sockets` may name no more.
     port_gbps: float | None = None
     #: Cores kept for requests of some labels.
     reserved: Reserved | None = None
@@ -107,8 +108,6 @@ class Server:
         object.__setattr__(self, "resources", checked_amounts(f"server '{self.name}'", dict(self.resources)))
         self._require(math.isfinite(self.cost) and self.cost > 0.0, "cost", "a number above 0")
         self._require(self.threads_per_core in (1, 2), "threads_per_core", "1 or 2")
-        if self.port_gbps is not None:
-            self._require(math.isfinite(self.port_gbps) and self.port_gbps > 0.0, "port_gbps", "a number above 0")
         if self.nic_sockets is not None:
             object.__setattr__(self, "nic_sockets", tuple(self.nic_sockets))
         has = f"machine '{host.name}' has"
@@ -125,6 +124,10 @@ class Server:
             all(0 <= socket < self.used_sockets for socket in self.nics) and len(set(self.nics)) == len(self.nics) > 0
         )
         self._require(inside, "nic_sockets", f"different sockets from 0 to {self.used_sockets - 1}")
+        if self.port_gbps is not None:
+            self._require(0.0 < self.port_gbps <= 1e6, "port_gbps", "above 0 to 1e6 Gbit/s")
+            one = "None with several nic_sockets, since one port is attached to one socket"
+            self._require(len(self.nics) == 1, "port_gbps", one)
         for taint in self.taints:
             Taint.of(taint)
         if isinstance(self.reserved, Mapping):

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from slomo.files.ranges import PositiveRate
 from slomo.placement.problem.checks import MOST_COPIES
 
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -126,9 +127,15 @@ class HostEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ] = []
     resources: Annotated[Amounts, Meta(description="memory_gib, hugepages_gib, nic_gbps, ...")] = {}
     threads_per_core: Literal[1, 2] = 1
-    port_gbps: Annotated[float, Meta(gt=0.0, description="of the one NIC port that all on a socket share")] | None = (
-        None
-    )
+    port_gbps: (
+        Annotated[
+            PositiveRate,
+            Meta(
+                description="line rate in Gbit/s of the one NIC port that all on the server share; needs one NIC socket"
+            ),
+        ]
+        | None
+    ) = None
     sockets: Annotated[int, Meta(ge=1, le=64, description="in use")] | None = None
     reserved: ReservedEntry | None = None
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from slomo.files.ranges import PositiveRate, Seconds
 from slomo.placement.problem.entries import HostEntry, PlacementEntry
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, AnswerOptions, Compat, Method
 from slomo.vocabulary.server_setting import ServerSetting
@@ -28,7 +29,7 @@ class SettingBody(Struct, forbid_unknown_fields=True):
     weights: Annotated[list[Positive], Meta(max_length=1024)] | None = None
     nodes: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=1024)] | None = None
     sockets: Annotated[list[Annotated[int, Meta(ge=0, le=63)]], Meta(max_length=1024)] | None = None
-    port_gbps: Positive | None = None
+    port_gbps: PositiveRate | None = None
 
     @property
     def asked(self) -> ServerSetting:
@@ -43,7 +44,7 @@ class AnswerBody(Struct, forbid_unknown_fields=True, kw_only=True):
     method: Method = DEFAULT_METHOD
     compat: Compat | None = None
     coverage: Coverage = 0.9
-    window_s: Positive | None = None
+    window_s: Seconds | None = None
 
     @property
     def how(self) -> AnswerOptions:
@@ -59,10 +60,10 @@ class QuestionBody(AnswerBody, forbid_unknown_fields=True):
     target: Name
     competitors: Annotated[list[Name], Meta(max_length=1024)] = []
     shares_core_with: Annotated[list[Name], Meta(max_length=64)] = []
-    port_gbps: Positive | None = None
+    port_gbps: PositiveRate | None = None
     setting: SettingBody | None = None
     machine: Name | None = None
-    offered_mpps: Positive | None = None
+    offered_mpps: PositiveRate | None = None
     explain: bool = False
     strict: bool = False
 

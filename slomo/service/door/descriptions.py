@@ -80,7 +80,7 @@ PROPERTIES = {
     "phase": "Pending, Running, Succeeded, Failed or Unknown.",
     "plan": "Plan, as slomo enforce reads it.",
     "policy": "Policy of policy.yaml: gold, silver, bronze.",
-    "port_gbps": "Line rate of the NIC port that all share [Gbit/s].",
+    "port_gbps": "Line rate of the one NIC port that all network functions of the server share [Gbit/s].",
     "prefer": "Servers that are taken first.",
     "priority": "Priority of the pod.",
     "rdt": "What the workload may have, in place of a policy.",

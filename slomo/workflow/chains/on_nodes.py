@@ -5,7 +5,7 @@ The method is that of NUMASFP (COMSNETS'22). `run_chains` measures the throughpu
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from slomo.errors import UnknownNameError
@@ -115,7 +115,13 @@ def place_chains(
         for name, machine in cluster.machine_types.items()
     }
     nodes = {server.name: ((Node(server.cores, server.ways),) * server.used_sockets) for server in cluster.servers}
-    judges = {server.name: judges_by_machine[server.machine_type.name] for server in cluster.servers}
+    judges = {
+        server.name: replace(
+            judges_by_machine[server.machine_type.name],
+            wire_gbps=server.machine_type.shared_wire_gbps(server.port_gbps),
+        )
+        for server in cluster.servers
+    }
     return PlacedChains(plan_chains(policy, nodes, chains, judges, allocate=allocate), cluster)
 
 
