@@ -42,7 +42,7 @@ VECTOR = {"occupancy": "L3OCC", "CAR": "L2MISS", "memory reads": "READ"}
 WORTH_READING_GBPS = 0.1
 #: method, sensitivity model, composition rule
 METHODS = {
-    "equilibrium": ("equilibrium", "slomo-xgb", None),
+    "equilibrium": ("equilibrium", "default", None),
     "slomo-xgb, composed": ("composed", "slomo-xgb", None),
     "slomo, as published": ("composed", "slomo-gbr", "published"),
     "dobrescu": ("composed", "dobrescu", None),

@@ -59,7 +59,7 @@ PAPER = {
 #: The sweep's predictors: sensitivity model and method.
 PREDICTORS = {
     "slomo": ("slomo-xgb", "composed"),
-    "slomo, equilibrium": ("slomo-xgb", "equilibrium"),
+    "slomo, equilibrium": ("default", "equilibrium"),
     "dobrescu": ("dobrescu", "composed"),
     "bubbleup": ("bubbleup", "composed"),
 }

@@ -9,7 +9,7 @@ import click
 from slomo.cli.output import note, output_path
 from slomo.cli.types import COUNT, DIR, FILE, MACHINE, MODEL, RATE, SECONDS, SEED, SHARE
 from slomo.config import Settings, load_settings
-from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, METHODS
+from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, DEFAULT_MODEL, EQUILIBRIUM, METHODS
 
 if TYPE_CHECKING:
     from slomo.vocabulary.network_function import NetworkFunction
@@ -38,8 +38,13 @@ class RenamedOption(click.Option):
         return super().consume_value(ctx, opts)
 
 
-def settings(**options: Any) -> Settings:
-    """Return slomo's settings (from `slomo.toml` and the environment), overridden by the options of this command."""
+def settings(*, method: str | None = None, **options: Any) -> Settings:
+    """Return slomo's settings (from `slomo.toml` and the environment), overridden by the options of this command.
+
+    The `method` equilibrium uses no model; if the command names none, that of `slomo.toml` is left out, too.
+    """
+    if method == EQUILIBRIUM and options["model"] is None:
+        options["model"] = DEFAULT_MODEL
     return load_settings(options, file=click.get_current_context().find_root().params.get("config"))
 
 

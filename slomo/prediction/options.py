@@ -28,7 +28,7 @@ class PredictionOptions:
     """Options of a prediction.
 
     Raises UnknownNameError for an unknown method or rule; InvalidValueError for a coverage not strictly between 0 and
-    1, and for a rule of composition beside method ``"equilibrium"``.
+    1, and for a model or a rule of composition beside method ``"equilibrium"``, which uses neither.
 
     Examples
     --------
@@ -56,9 +56,11 @@ class PredictionOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", method_named(self.method))
         object.__setattr__(self, "compat", compat_named(self.compat))
-        if self.method == "equilibrium" and self.compat is not None:
-            what = f"compat is '{self.compat}', but method 'equilibrium' composes no vectors"
-            raise InvalidValueError(what, hint="leave one of them out")
+        if self.method == "equilibrium":
+            for option, value, default in (("compat", self.compat, None), ("model", self.model, DEFAULT_MODEL)):
+                if value != default:
+                    what = f"{option} is '{value}', but method 'equilibrium' composes no vectors"
+                    raise InvalidValueError(what, hint="leave one of them out, or name method 'composed'")
         check_coverage(self.coverage)
         if self.window_s is not None:
             positive_number("window_s", self.window_s, "s")

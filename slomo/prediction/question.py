@@ -18,6 +18,7 @@ from slomo.prediction.options import OptionFields, PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import Named, TenantModels, server_of
+from slomo.vocabulary.defaults import DEFAULT_MODEL, EQUILIBRIUM
 from slomo.vocabulary.server_setting import ServerSetting
 
 
@@ -38,7 +39,8 @@ def answer(server: TenantModels, how: PredictionOptions, *, strict: bool = False
         return prediction
     plain = replace(how, explain=False)
     saturated = answers_of(server, plain, [None, *answers.loads[1:]]).prediction(0)
-    beside = answers_of(server, replace(plain, method="equilibrium", compat=None), answers.loads).whole()
+    jointly = replace(plain, method=EQUILIBRIUM, model=DEFAULT_MODEL, compat=None)
+    beside = answers_of(server, jointly, answers.loads).whole()
     return replace(prediction, latency=latency_of(server.tenants[0], load, saturated, beside))
 
 

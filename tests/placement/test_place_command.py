@@ -269,14 +269,12 @@ def test_workload_command_writes_requests(folder) -> None:
 
 
 def test_method_is_chosen_on_the_command_line(folder, capsys) -> None:
-    """Where the models know no equilibrium, both methods compose, as `slomo predict` does, and say by which model."""
-    said = {}
-    for method in ("auto", "equilibrium"):
-        capsys.readouterr()
+    """Decisions name the model that composed; the equilibrium uses none, so `--model` beside it is refused."""
+    for method in ("auto", "composed"):
         assert run(folder, "--method", method, "--json") == 0
-        said[method] = {item["model"] for item in json.loads(capsys.readouterr().out)["decisions"]}
-
-    assert said == {"auto": {"dobrescu"}, "equilibrium": {"dobrescu"}}
+        assert {item["model"] for item in json.loads(capsys.readouterr().out)["decisions"]} == {"dobrescu"}
+    assert run(folder, "--method", "equilibrium") == 2
+    assert "model is 'dobrescu', but method 'equilibrium'" in capsys.readouterr().err
 
 
 def test_a_snapshot_is_changed_from_the_command_line(folder, capsys) -> None:

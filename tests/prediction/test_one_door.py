@@ -353,7 +353,8 @@ class Door:
 LOADS, PORT, SOCKETS = {"loads"}, {"port_gbps"}, {"sockets"}
 MASKS = {"ways", "bandwidth_percent"}
 EVERY = {"loads", *(each.name for each in fields(ServerSetting))}
-#: Which door knows which axis. Placement and chains predict each socket as a mix of its own, placement behind its port.
+#: Which door knows which axis. Placement and chains predict each socket as a mix of its own; placement takes no port on
+#: a server with NICs on several sockets.
 DOORS = {
     "predict": Door(by_predict, EVERY),
     "whatif": Door(by_what_if, EVERY),
@@ -457,6 +458,7 @@ def test_every_door_knows_how_to_predict(
     "contradiction",
     [
         {"method": "equilibrium", "compat": "published"},
+        {"method": "equilibrium", "model": "slomo-xgb"},
         {"port_gbps": 1.0, "setting": ServerSetting(port_gbps=2.0)},
         {"shares_core_with": ["nat"], "setting": ServerSetting(cores=(0, 0, 1))},
     ],
@@ -476,7 +478,7 @@ def test_options_that_contradict_each_other_are_refused_at_every_door(asked: Ask
         bodies = {"whatif": {"tenants": ["lpm"]}, "predict/batch": {"targets": ["lpm"], "mixes": [["stats"]]}}
         for path, body in bodies.items():
             assert asked.service.post(f"/v1/{path}", json={**body, **sent}).status_code == 422
-        words = ["--models", asked.folder, "--method", "equilibrium", "--compat", "published"]
+        words = ["--models", asked.folder, *(word for name in contradiction for word in (f"--{name}", sent[name]))]
         assert main(["predict", "--target", "lpm", *words]) == main(["whatif", "lpm", *words]) == 2
 
 

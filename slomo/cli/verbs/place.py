@@ -196,7 +196,8 @@ def _placed(
     from slomo.placement.problem.documents import read_requests
     from slomo.workflow.place import place, place_at_price
 
-    chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
+    used = ("models", "model", "method", "seed")
+    chosen = settings(**{name: options[name] for name in used})
     asked = read_requests(requests)
     note_unread_profiles(profiles, [policy], asked)
     common: dict[str, Any] = {
@@ -308,7 +309,8 @@ def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judge
     from slomo.workflow.place import compare as judged
 
     curves = () if options["profiles"] is None else load_profiles(options["profiles"])
-    chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
+    used = ("models", "model", "method", "seed")
+    chosen = settings(**{name: options[name] for name in used})
     names = policies or tuple(name for name in policy_names() if curves or not policy_class(name).needs_profiles)
     cluster, requests = read_cluster(options["cluster"]), read_requests(options["requests"])
     note_unread_profiles(curves, policies, requests)

@@ -161,7 +161,9 @@ def _bulk(
             f"--{other[0].replace('_', '-')} was given with --from",
             hint="the file names the target and competitors of every mix; leave out options of a single question",
         )
-    chosen = settings(**{name: how[name] for name in ("models", "machine", "model", "coverage", "seed")}, jobs=jobs)
+    chosen = settings(
+        **{name: how[name] for name in ("models", "machine", "model", "method", "coverage", "seed")}, jobs=jobs
+    )
     machine = _machine(how["machine"], chosen.machine, load_library(chosen.models))
     how_predicted = PredictionOptions(
         how["method"], chosen.model, how["compat"], chosen.coverage, explain=False, window_s=how["window_s"]
@@ -208,7 +210,7 @@ def _predicted(options: dict[str, Any]) -> "Prediction":
     from slomo.records.provenance import holds_shares
     from slomo.workflow.predict import predict, predict_vector
 
-    chosen = settings(**{name: options[name] for name in ("models", "machine", "model", "coverage", "seed")})
+    chosen = settings(**{name: options[name] for name in ("models", "machine", "model", "method", "coverage", "seed")})
     library = load_library(chosen.models)
     machine = _machine(options["machine"], chosen.machine, library)
     _check_own(options["nf_files"], machine, library)

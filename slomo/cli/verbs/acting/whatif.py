@@ -130,7 +130,7 @@ def command(
     listed = {name: text for name in _PER_TENANT if (text := options.pop(name)) is not None}
     values = {name: [_number(name, each) for each in text.split(",")] for name, text in listed.items()}
     setting = ServerSetting(**values, port_gbps=port_gbps)
-    chosen = settings(model=model, coverage=coverage)
+    chosen = settings(model=model, method=options["method"], coverage=coverage)
     how = {**options, "model": chosen.model, "coverage": chosen.coverage}
     if service is not None:
         return asked_about_socket(service, mix, machine, setting, how, as_json=as_json)
