@@ -167,8 +167,8 @@ def sharing() -> Iterator[Check]:
         # the costly chain's slowest NF has a core of its own, and the cheap one alone fills NF4 at the higher rate
         attainable = min(own, SATURATED_MPPS - plain.chains["costly"].throughput_mpps)
         yield Check(f"cheap chain at {rate:.2f} Mpps keeps of attainable", cheap / attainable, 0.95, 1.05, "within 5 %")
-        kept = costly / plain.chains["costly"].throughput_mpps
-        yield Check(f"costly chain at {rate:.2f} Mpps keeps", kept, 0.9, 1.05, "keeps its own")
+        kept_share = costly / plain.chains["costly"].throughput_mpps
+        yield Check(f"costly chain at {rate:.2f} Mpps keeps", kept_share, 0.9, 1.05, "keeps its own")
 
 
 def orders() -> Iterator[Check]:
@@ -369,19 +369,20 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
     parser.add_argument("--against-host", action="store_true", help="simulated and as processes, side by side")
     parser.add_argument("--hop", action="store_true", help="measure what handing a packet on costs on this machine")
-    given, checks = parser.parse_args(), []
-    if given.hop:
+    arguments, checks = parser.parse_args(), []
+    if arguments.hop:
         measure_hop()
         return 0
-    if given.against_host:
+    if arguments.against_host:
         from nfvnice_against import against_host  # takes a C compiler and the right to make control groups
 
         cells = against_host()
         return 0 if 24 * sum(cell.holds for cell in cells) >= 20 * len(cells) else 1
-    for name in given.only:
+    for name in arguments.only:
         print(f"{name}: {PARTS[name].__doc__}")
         checks += list(PARTS[name]())
-    print(f"\n{'figure':72} {'value':>9} {'range':>18}")
+    if checks:
+        print(f"\n{'figure':72} {'value':>9} {'range':>18}")
     for item in checks:
         most = "" if item.most >= 9 else f"{item.most:.2f}"
         span = f"{item.least:.2f} to {most}" if most else f">= {item.least:.2f}"

@@ -6,6 +6,7 @@ import signal
 import sys
 from types import FrameType
 
+from slomo.cli.faults import ended_by
 from slomo.cli.main import main
 
 
@@ -14,11 +15,10 @@ def console() -> int:
     gc.set_threshold(20_000)  # imports leave tens of thousands of objects; by default they are searched every 700
     # numpy reads it on import; starting the threads takes a third of the import, and small matrices are slower on them
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    ended: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
-        if not ended:  # `timeout` signals a command and then its group; the second signal must not interrupt the end
-            ended.append(number)
+        if not ended_by:  # `timeout` signals a command and then its group; the second signal must not interrupt the end
+            ended_by.append(number)
             raise KeyboardInterrupt
 
     # SIGTERM unwinds the command as Ctrl-C does, so that programs it started end with it; then it ends by SIGTERM,
@@ -27,7 +27,7 @@ def console() -> int:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     code = main()
-    if ended:
+    if ended_by:
         sys.stdout.flush()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)  # the kernel keeps this from a container's first process

@@ -14,6 +14,8 @@ import click
 from slomo.errors import ConfigurationError, SlomoError, StoreError, UsageError
 
 INTERRUPTED = 130
+#: Number of the signal that ends this process after the command has unwound; set by the console script.
+ended_by: list[int] = []
 BROKEN_PIPE = 141
 
 
@@ -21,8 +23,8 @@ def report(error: BaseException, *, as_json: bool = False) -> int:
     """Print `error` on stderr and return the exit code.
 
     `as_json`: print one object ``{"error": {"type", "message", "hint", "exit_code"}}``. Codes: 2 usage or
-    configuration, 3 testbed, 4 measurement, 5 prediction, 70 internal fault, 130 interrupted. If ``SLOMO_DEBUG`` is
-    set, the error itself is raised.
+    configuration, 3 testbed, 4 measurement, 5 prediction, 70 internal fault, 130 interrupted, 128 and the number of the
+    signal that ends the process. If ``SLOMO_DEBUG`` is set, the error itself is raised.
     """
     if isinstance(error, (click.exceptions.Exit, SystemExit)):
         code = error.exit_code if isinstance(error, click.exceptions.Exit) else error.code
@@ -33,6 +35,7 @@ def report(error: BaseException, *, as_json: bool = False) -> int:
     if os.environ.get("SLOMO_DEBUG", "") not in ("", "0"):
         raise error
     name, message, hint, code = describe(error)
+    code = 128 + ended_by[0] if ended_by else code
     if as_json:
         click.echo(json.dumps({"error": {"type": name, "message": message, "hint": hint, "exit_code": code}}), err=True)
     else:

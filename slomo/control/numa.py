@@ -5,6 +5,7 @@ controller computes the nodes with the largest predicted throughput (`slomo.plac
 tenants only if the gain over a horizon exceeds the cost of the moves.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -83,10 +84,19 @@ class NumaController:
             )
         self.horizon_s = horizon_s
         self.server, self.machine, self.tenants, self.memory = server, machine, dict(tenants), memory
-        self._nodes = (Node(machine.cores_per_socket, machine.llc_ways),) * machine.sockets
         #: Socket of each placement node; the NIC's socket is first.
         self._sockets = [socket_of(node, machine.nic_socket) for node in range(machine.sockets)]
         self._solved: dict[Mix, tuple[float, ...]] = {}
+        for socket in self._sockets:
+            cores = [tenant.core for tenant in tenants.values() if machine.socket_of(tenant.core) == socket]
+            if len(cores) > machine.cores_per_socket:
+                shared = Counter(cores).most_common(1)[0][0]
+                sharing = ", ".join(f"'{name}'" for name, tenant in tenants.items() if tenant.core == shared)
+                raise InvalidValueError(
+                    f"tenants {sharing} share core {shared}, but 'numa' gives each a core of its own, and socket "
+                    f"{socket} has {machine.cores_per_socket} for {len(cores)} tenants",
+                    hint="put some on another socket",
+                )
 
     def decide(self, observation: MachineReading, memory: Any) -> ControlDecision:
         """Return the core of every tenant; see `Controller`."""
@@ -101,8 +111,13 @@ class NumaController:
             return ControlDecision(self._plan(state), state, escalated=observation.broken)
         chains = [self._rated(name, mpps) for name, mpps in loads.items()]
         before = {name: (self._node(state.cores[name]),) for name in loads}
-        best = best_nodes(chains, 0, self._nodes, Judges(_no_table, self._rates, self._keeps, self._moving), before)
-        choices = [tuple(nodes[name] for name in loads) for nodes in (before, best)]
+        staying = Counter(self._node(core) for name, core in state.cores.items() if name not in loads)
+        nodes = [
+            Node(self.machine.cores_per_socket - staying[node], self.machine.llc_ways)
+            for node in range(self.machine.sockets)
+        ]
+        best = best_nodes(chains, 0, nodes, Judges(_no_table, self._rates, self._keeps, self._moving), before)
+        choices = [tuple(seats[name] for name in loads) for seats in (before, best)]
         now_mpps, then_mpps = served_at(chains, 0, choices, self._rates, self._keeps)
         state = replace(state, loads_mpps=loads)
         if then_mpps < (1.0 + GAIN) * now_mpps:

@@ -1,5 +1,6 @@
 """`python -m slomo` is the command line."""
 
+import json
 import os
 import signal
 import subprocess
@@ -25,18 +26,18 @@ def test_only_the_console_sets_up_the_process() -> None:
         "print((gc.get_threshold(), dict(os.environ)) == before, os.environ.get('OPENBLAS_NUM_THREADS'))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    for place, function, wanted in (
+    for place, function, expected in (
         ("cli.main import main", "main", "True None"),
         ("__main__ import console", "console", "False 1"),
     ):
         command = [sys.executable, "-c", program.format(place, function), "nf", "list"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-        assert done.stdout.splitlines()[-1] == wanted
+        assert done.stdout.splitlines()[-1] == expected
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_unwinds_the_command(name: str) -> None:
-    """Code in `finally` runs to its end, also if a second signal follows; the status is SIGTERM's."""
+    """Code in `finally` runs to its end, also if a second signal follows; status and `--json` are SIGTERM's."""
     program = """
 import os, signal, sys, time
 from slomo import __main__ as entry
@@ -46,7 +47,7 @@ def main():
         signal.raise_signal(signal.{name})
         time.sleep(30)
     except KeyboardInterrupt as error:
-        return faults.report(error)
+        return faults.report(error, as_json=True)
     finally:
         signal.raise_signal(signal.SIGTERM)
         print("unwound")
@@ -59,7 +60,8 @@ sys.exit(entry.console())
         command = [sys.executable, "-c", program.format(name=name, kernel=kernel)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=25)
         assert (done.returncode, done.stdout) == (status, "unwound\n")
-        assert done.stderr == "Interrupted: stopped at your request\n"
+        error = json.loads(done.stderr)["error"]
+        assert (error["type"], error["exit_code"]) == ("Interrupted", 128 + signal.SIGTERM)
 
 
 def test_a_closed_pipe_is_no_failed_check() -> None:

@@ -78,6 +78,21 @@ def test_nobody_moves_to_a_node_where_the_way_to_the_nic_costs_more() -> None:
         NumaController("s", replace(MACHINE, sockets=1), controller.tenants, controller.memory)
 
 
+def test_every_tenant_has_room_for_a_core_of_its_own_on_its_node() -> None:
+    """Nine on a socket of eight are refused by name; tenants without a reading keep their cores where others move."""
+    server, controller = streams(8)
+    tenth = {**controller.tenants, "s8": controller.tenants["s7"]}
+    with pytest.raises(InvalidValueError, match=r"tenants 's7', 's8' share core 7, .* has 8 for 9 tenants"):
+        NumaController("s", MACHINE, tenth, controller.memory)
+    silent = {f"far{n}": replace(controller.tenants["s0"], core=8 + n) for n in range(7)}
+    crowded = NumaController("s", MACHINE, {**controller.tenants, **silent}, controller.memory)
+    seen = MachineReading(0.0, {name: TenantReading(0.1) for name in server.occupants})
+    plan = crowded.decide(seen, None).plan
+    assert plan is not None
+    cores = [setting.cores for setting in plan.tenants]
+    assert len({*cores}) == 15
+
+
 def moved_by(lost_s: float, horizon_s: float) -> bool:
     """Return whether the controller moves any of six streams where a move costs each so much service."""
     server, free = streams(6)

@@ -166,6 +166,8 @@ def test_hospitality_is_told_by_the_models_in_force(start: Started, tmp_path: Pa
     resident = {"core_ids": ["4"], "policy": "bronze", "nf": "lpm", "slo_share": 0.9}
     counted = client.post("/v1/workloads", json=resident)
     assert (counted.status_code, counted.json()["status"], counted.json()["enforced"]["cache"]) == (201, "None", False)
+    absent = client.post("/v1/workloads", json={"core_ids": ["5", "99999"], "policy": "gold"})
+    assert (absent.status_code, "core_ids: CPU 99999, but this machine has CPUs 0-" in absent.text) == (400, True)
     assert client.get("/v1/cache").json()["cat_on"] is ResctrlTree().can_allocate
     alone = client.post("/v1/hospitality", json={"policy": "gold", "nf": "nat"}).json()
     beside = client.post("/v1/hospitality", json={"policy": "bronze", "nf": "nat"}).json()

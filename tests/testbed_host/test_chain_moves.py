@@ -19,6 +19,7 @@ from slomo.testbed.host.chains.moves import StageMove, pages_by_node, parse_move
 from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.testbed.host.chains.run import run_on_host
 from slomo.vocabulary.service_chains import parse_chains
+from slomo.workflow.chains import on_host
 from slomo.workflow.chains.migration import NodeMigration
 from slomo.workflow.chains.on_host import run_chains_on_host
 from tests.testbed_host.test_chain_runs import family_of
@@ -188,6 +189,16 @@ def test_a_run_that_the_policy_cannot_decide_is_refused_with_the_file(
     )
     with pytest.raises(ConfigurationError, match=message):
         run_chains_on_host(str(tmp_path / "chains.yaml"), "numasfp", settings=settings(*moves), interval_s=interval_s)
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_numasfp_decides_within_a_run_of_any_length_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ten seconds as published, in a shorter run at half of it, so that `--policy numasfp` alone runs."""
+    monkeypatch.setattr(on_host, "cores_by_node", lambda: NODES)
+    for seconds, interval_s in ((ChainRunSettings.seconds, 1.15), (60.0, 10.0)):
+        migration = on_host._migration(TWO, "numasfp", None, ChainRunSettings(seconds=seconds, manager_core=0))
+        assert migration(looks_like(1, 1, time_s=0.99 * interval_s, cores=(4, 1, 2))) == []
+        assert migration(looks_like(1, 2, time_s=interval_s, cores=(4, 1, 2)))
 
 
 @needs_compiler

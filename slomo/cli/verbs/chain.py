@@ -47,7 +47,9 @@ def command() -> None:
     help="Length of the measurement.",
 )
 @click.option(
-    "--interval-s", type=SECONDS, help="Time between decisions of numasfp, by the rates measured meanwhile (10 s)."
+    "--interval-s",
+    type=SECONDS,
+    help="Time between decisions of numasfp, by the rates measured meanwhile (10 s, at most half of the run).",
 )
 @click.option("--manager-core", type=COUNT, metavar="CPU", help="CPU of the manager and of the traffic generator.")
 @click.option("--build", type=click.Choice(["portable", "dpdk"]), default="portable", help="Build of slomo-nf.")

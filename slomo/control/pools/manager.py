@@ -7,7 +7,7 @@ Rules of Intel's Resource Management Daemon: maximum = minimum > 0 gives exclusi
 import fnmatch
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -24,6 +24,7 @@ from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import ConfigurationError, InvalidValueError, SlomoError, TestbedError, UnknownNameError
+from slomo.host.cores import format_cpu_list
 from slomo.host.journal import Receipt
 from slomo.host.resctrl_facts import rdt_capabilities, read_facts
 from slomo.host.resctrl_tree import ResctrlTree
@@ -57,6 +58,8 @@ class PoolManager:
         `hospitality` is answered from predictions.
     processes : callable, optional
         Names of processes, for the infrastructure's globs and the liveness of workloads.
+    cores : sequence of int, optional
+        The machine's CPUs; workloads on others are refused. None if they are not known.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class PoolManager:
         receipts: Path | None = None,
         estimator: Estimator | None = None,
         processes: Processes | None = None,
+        cores: Sequence[int] | None = None,
         enforces: bool = True,
     ) -> None:
         if backend is not None:
@@ -87,7 +91,7 @@ class PoolManager:
         self.configuration, self.cache_ways, self.caches = configuration, cache_ways, caches
         self.layout: PoolLayout = lay_out(configuration, cache_ways)
         self._backend, self._receipts, self._estimator, self._enforces = backend, receipts, estimator, enforces
-        self._processes = processes or processes_of_this_host
+        self._processes, self._cores = processes or processes_of_this_host, cores
         self._workloads: dict[str, PoolWorkload] = {}
         self._receipt: Receipt | None = None
         self._count = 0
@@ -287,6 +291,12 @@ class PoolManager:
                     f"core or task {min(both)} belongs to workload {workload.identifier} already",
                     hint="change or remove that workload",
                 )
+        absent = sorted({*request.core_ids} - {*self._cores}) if self._cores is not None else []
+        if absent:
+            raise InvalidValueError(
+                f"core_ids: CPU {absent[0]}, but this machine has CPUs {format_cpu_list(self._cores or ())}",
+                hint="name CPUs of that list",
+            )
         missing = sorted(set(request.task_ids) - set(self._processes())) if request.task_ids else []
         if missing:
             raise TestbedError(f"task {missing[0]} is not running", hint="name tasks that run")

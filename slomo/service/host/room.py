@@ -4,6 +4,7 @@ Only settings at start can allow actions on this machine; a request cannot. With
 `pools`, the operations answer 403.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -117,4 +118,6 @@ def _pools(
         backend=enforced[0],
         receipts=enforced[1],
         estimator=foresight,
+        # a machine's description does not count a core's second hyper-thread, the system does
+        cores=range(max(machine.cores, os.sysconf("SC_NPROCESSORS_CONF"))),
     )

@@ -46,10 +46,10 @@ def run_chains_on_host(
     `system`: stages and chains, or the document that holds them. Policies ``cfs``, ``batch`` and ``rr`` are the
     kernel's schedulers SCHED_OTHER, SCHED_BATCH and SCHED_RR alone; ``nfvnice`` adds weights by arrivals and costs, and
     back-pressure, under `scheduler`, ``cfs`` by default. Under ``rr`` there are no weights. ``numasfp`` moves stages
-    between memory nodes every `interval_s` (10 s), by the rates measured since; ``octans`` and ``node-...`` do so once,
-    after the first interval. `without`: parts of ``nfvnice`` to leave out: 'shares', 'pressure', 'local', 'ecn'.
-    `settings`: length of the run and so on; scheduler and back-pressure are the policy's. `told` is called when a stage
-    has moved.
+    between memory nodes every `interval_s` (10 s, at most half of the run), by the rates measured since; ``octans`` and
+    ``node-...`` do so once, after the first interval. `without`: parts of ``nfvnice`` to leave out: 'shares',
+    'pressure', 'local', 'ecn'. `settings`: length of the run and so on; scheduler and back-pressure are the policy's.
+    `told` is called when a stage has moved.
     """
     for kind, name, names in (
         ("policy", policy, HOST_POLICIES),
@@ -79,15 +79,15 @@ def run_chains_on_host(
     )
     with _told_with(file):
         require_runnable(system)
-        every_s = INTERVAL_S if interval_s is None else interval_s
-        migration = _migration(system, policy, every_s, chosen) if policy in NODE_POLICIES else None
+        migration = _migration(system, policy, interval_s, chosen) if policy in NODE_POLICIES else None
     watch = shares_loop(system) if nice and "shares" not in without else None
     return run_on_host(system, chosen, watch, migration, told)
 
 
-def _migration(system: ChainSystem, policy: str, interval_s: float, settings: ChainRunSettings) -> NodeMigration:
+def _migration(system: ChainSystem, policy: str, interval_s: float | None, settings: ChainRunSettings) -> NodeMigration:
     """Return what moves stages. Raises InvalidValueError for a run without a decision, or with moves of its own."""
     whole_s = settings.seconds + settings.warm_up_ms / 1e3
+    interval_s = min(INTERVAL_S, whole_s / 2) if interval_s is None else interval_s
     if not 0.0 < interval_s < whole_s:
         raise InvalidValueError(
             f"'{policy}' decides every {interval_s:g} s, but the chains run for {whole_s:g} s, warm-up included",
