@@ -170,6 +170,7 @@ def test_a_batch_is_placed_on_two_kinds_of_servers_without_extras(tmp_path, toy_
     ended = run_bare(tmp_path, "place", "cluster.yaml", "requests.yaml")
     assert ended.returncode == 0, ended.stderr
     assert "5 of 5 placed" in ended.stderr
+    assert "needs scipy, which is not installed; pip install 'slomo[optimize]'" in ended.stderr
 
 
 @pytest.mark.parametrize("policy", ["octans", "node-balance"])

@@ -245,6 +245,8 @@ def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> No
     show_decisions(decisions, {request.id: len(request.chain) for request in placer.requests})
     placed = f"{len(placer.requests)} of {len(decisions)} placed"
     note(f"{placed} on {placer.servers_used} servers by policy {placer.policy.name}")
+    for remark in placer.policy.remarks:
+        note(remark)
     show_lacking(placer)
     if judgement is not None:
         click.echo()

@@ -51,8 +51,9 @@ class DecisionWriter:
                 self._assignment(place, core, masks) for core in sorted(place.cores) if place.cores[core][0] == request
             ]
             reasons[self._reason(place, request)] = None
+        told_all = (*reasons, *self._policy.remarks)
         return Decision(
-            request, True, self._policy.name, self._model, tuple(assignments), tuple(reasons), None, self._confidence
+            request, True, self._policy.name, self._model, tuple(assignments), told_all, None, self._confidence
         )
 
     @property
@@ -126,7 +127,8 @@ class DecisionWriter:
         if not reasons:
             reasons = [Refusal(request.id, request.label, "any machine", "servers")]
         policy, model = self._policy.name, self._model
-        return Decision(request.id, False, policy, model, (), told(reasons), reasons[0], self._confidence)
+        why = (*told(reasons), *self._policy.remarks)
+        return Decision(request.id, False, policy, model, (), why, reasons[0], self._confidence)
 
     def infeasible(self, request: Request, host: Host, fallback: str) -> Refusal:
         """Return why not even an empty socket of a kind of server can run a request."""
@@ -170,8 +172,8 @@ class DecisionWriter:
         if needed is None or not promises_latency(request):
             return needed
         counts = range(1, request.replicas + 1)
-        kept = any(each_mpps(self._estimates, request, machine, needed, n) is not None for n in counts)
-        return needed if kept else None
+        possible = any(each_mpps(self._estimates, request, machine, needed, n) is not None for n in counts)
+        return needed if possible else None
 
     def capacity_rounded(self, request: Request, host: Host) -> float | None:
         """Return :meth:`capacity_needed`, rounded up to the next step of the SLO grid [Mpps]."""

@@ -109,6 +109,8 @@ class Policy:
     scales: ClassVar[bool] = False
     in_turn: ClassVar[bool] = False
     ranks: ClassVar[bool] = False
+    #: Reasons that every decision has, for instance that a package is missing with which plans are better.
+    remarks: tuple[str, ...] = ()
 
     def __init__(self, estimates: ThroughputEstimates, pieces: Pieces) -> None:
         self.estimates, self.pieces = estimates, pieces

@@ -95,7 +95,9 @@ class PredictedBestFit(Policy):
         """
         try:
             need("scipy")
-        except MissingExtraError:
+        except MissingExtraError as error:
+            what = "batches are planned for one kind of server after the other, which takes more servers"
+            self.remarks = (f"{what}: a plan over all needs scipy, which is not installed; {error.hint}",)
             return None
         start = self.starting_columns(host, demand, self.packed(host, demand))
         return start, self.pricing(host, demand, _MIXES_PER_REQUEST * max(sum(demand.values()), 50))
