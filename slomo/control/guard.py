@@ -20,6 +20,8 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.control.situation import Outlook, Setting, Situation, foresee, foresee_loads, foresee_many, judged
 from slomo.drift.correction import OnlineCorrection
 
+#: Share by which predictions must exceed promises.
+MARGIN = 0.03
 #: Headroom above the margin that is required to loosen settings, and the number of quiet rounds before that.
 LOOSE_MARGIN, LOOSE_ROUNDS = 0.04, 6
 #: Largest number of candidates predicted in one round.
@@ -55,23 +57,22 @@ class GuardController:
     """Keeps promises by changing cache ways, throttles and CPU weights, chosen by predictions.
 
     `server`: name of the server in plans. `initial`: its settings are in force at first; a tenant without a setting has
-    all ways and no throttle. Its promises are kept before the first reading. `margin`: share by which predictions must
-    exceed promises.
+    all ways and no throttle. Its promises are kept before the first reading.
     """
 
     name = "guard"
 
-    def __init__(self, server: str, initial: Situation, margin: float = 0.03) -> None:
-        self.server, self.initial, self.margin = server, initial, margin
+    def __init__(self, server: str, initial: Situation) -> None:
+        self.server, self.initial = server, initial
         self._first = dict(initial.settings) or initial.open_settings
 
     def start(self) -> ControlDecision:
         """Return settings that keep promises under the worst loads, before the first reading."""
         known = replace(self._promised(), settings=self._first)
         known = replace(known, offered_mpps=known.promised_mpps)
-        best = foresee(known, margin=self.margin)
+        best = foresee(known, margin=MARGIN)
         if not best.kept:
-            best = best_effort(known, best, self.margin, CANDIDATES)
+            best = best_effort(known, best, MARGIN, CANDIDATES)
         if dict(best.settings) == self._first:
             return ControlDecision(memory=GuardMemory(self._first))
         state = GuardMemory({**self._first, **best.settings})
@@ -88,8 +89,8 @@ class GuardController:
             return ControlDecision(memory=state)
         known = replace(self._promised(), settings=state.settings, bias=state.correction.factors)
         known = halfway(replace(known, offered_mpps=state.loads_mpps))
-        now = foresee(known, margin=self.margin)
-        tried = foresee_many(known, list(itertools.islice(candidates(known, now), CANDIDATES)), self.margin)
+        now = foresee(known, margin=MARGIN)
+        tried = foresee_many(known, list(itertools.islice(candidates(known, now), CANDIDATES)), MARGIN)
         best = max((now, *tried), key=lambda outlook: outlook.spare)
         state = replace(state, settings={**state.settings, **best.settings}, before=None)
         return ControlDecision(self.initial.plan(self.server, state.settings), state, ("sensors failed",), urgent=True)
@@ -109,7 +110,7 @@ class GuardController:
         correction = _learned(observation, expected, state.correction)
         late = replace(late, bias=correction.factors)
         situation = late if state.short else whatever_comes(late)
-        now = judged(situation, now.settings, now.parted, self.margin)
+        now = judged(situation, now.settings, now.parted, MARGIN)
         if (observation.broken or not now.kept) and not observation.probed:
             return ControlDecision(memory=state, probe=True)
         if state.before is not None and self._in_vain(observation, seen, state, state.before):
@@ -137,12 +138,12 @@ class GuardController:
         self, situation: Situation, late: Situation, now: Outlook, state: GuardMemory, observation: MachineReading
     ) -> ControlDecision:
         best = now
-        if not state.short and has_room(situation, self.margin):
-            best = best_effort(situation, now, self.margin, CANDIDATES, state.vain, late)
+        if not state.short and has_room(situation, MARGIN):
+            best = best_effort(situation, now, MARGIN, CANDIDATES, state.vain, late)
         if not best.kept and not state.short:
-            state, situation, best = replace(state, short=AGAIN), late, foresee(late, margin=self.margin)
+            state, situation, best = replace(state, short=AGAIN), late, foresee(late, margin=MARGIN)
         if state.short and (observation.broken or not best.kept):
-            best = least_cost(late, best, self.margin, CANDIDATES, state.vain)
+            best = least_cost(late, best, MARGIN, CANDIDATES, state.vain)
         if dict(best.settings) == dict(state.settings):
             plan = situation.plan(self.server, state.settings)
             return ControlDecision(plan, replace(state, calm=0), ("nothing helps more",), observation.broken)
@@ -158,7 +159,7 @@ class GuardController:
         if state.calm >= LOOSE_ROUNDS:
             state = replace(state, calm=0, vain=())
             weaker = list(self._weaker(situation))
-            for looser in foresee_many(situation, weaker, self.margin + LOOSE_MARGIN):
+            for looser in foresee_many(situation, weaker, MARGIN + LOOSE_MARGIN):
                 if looser.kept:
                     fresh = replace(state, settings={**state.settings, **looser.settings})
                     return ControlDecision(

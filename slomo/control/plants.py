@@ -40,7 +40,6 @@ class SimulatedPlant(SimulatedTime):
 
     `targets_mpps`: promises by tenant. `loads`: called with server and time before each observation, to change loads.
     `seed`: seed of the simulations. `moves`: cost of moving tenants between nodes; by default nothing.
-    `latency_limits_us`: by tenant, the upper limit of the 95th percentile of its latency at its offered load.
 
     Examples
     --------
@@ -60,10 +59,9 @@ class SimulatedPlant(SimulatedTime):
         *,
         seed: int = 0,
         moves: PaidMoves | None = None,
-        latency_limits_us: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
-        self._moves, self.latency_limits_us = moves, dict(latency_limits_us or {})
+        self._moves = moves
         self.server, self.targets_mpps, self.backend = server, dict(targets_mpps), SimulatedBackend(server)
         self._loads, self._seed, self._runs = loads, seed, 0
 
@@ -86,7 +84,6 @@ class SimulatedPlant(SimulatedTime):
                 tenant.vector.get("L3OCC"),
                 tenant.vector.get("L3MISS"),
                 latency_us=None if offered is None else tenant.latency_us.get("p95"),
-                latency_limit_us=self.latency_limits_us.get(occupant.name),
             )
         return MachineReading(self.time_s, readings, probed=times > 1)
 

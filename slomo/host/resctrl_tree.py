@@ -137,10 +137,6 @@ class ResctrlTree:
             f"core {core} is in no group of '{self.root}'", hint="name a core that exists and is online"
         )
 
-    def domains(self, resource: str = "L3") -> tuple[int, ...]:
-        """Return a resource's domains (caches, or memory controllers for ``"MB"``)."""
-        return tuple(parse_schemata(self.read("schemata")).get(resource, {}))
-
     def counters(self, group: str, file: str) -> dict[int, int | None]:
         """Return one counter of a group for every last-level cache."""
         folder = joined(group, "mon_data")

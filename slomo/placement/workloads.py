@@ -67,7 +67,6 @@ def slomo_requests(count: int = 200, *, seed: int = 0, nfs: Sequence[str] | None
 
 def numasfp_chains(
     count: int = 20,
-    length: int = 3,
     *,
     intervals: int = 12,
     seed: int = 0,
@@ -77,7 +76,7 @@ def numasfp_chains(
 ) -> tuple[RatedChain, ...]:
     """Return NUMASFP's chains, with rates from 1 to 10 Gbit/s that change every interval (10 s of its 120 s).
 
-    `count` chains of `length` stages have a rate per interval. `nfs`: to draw from; SLOMO's by default. With `change`
+    `count` chains of three stages have a rate per interval. `nfs`: to draw from; SLOMO's by default. With `change`
     ``"drift"`` a rate goes steadily from one level to another, so that two chains change places about once, as in the
     paper's run of two chains; with ``"jump"`` it is drawn afresh for every interval.
 
@@ -88,13 +87,12 @@ def numasfp_chains(
     (20, 3, 12)
     """
     _positive("chains", count)
-    _positive("length", length)
     generator = np.random.default_rng(seed)
     names = list(nfs) if nfs is not None else list(_tagged("slomo"))
     made = []
     for number in range(1, count + 1):
         traffic = Traffic(packet_size_b=packet_size_b)
-        chain = tuple(Workload(str(name), traffic=traffic) for name in generator.choice(names, size=length))
+        chain = tuple(Workload(str(name), traffic=traffic) for name in generator.choice(names, size=3))
         levels = generator.uniform(1.0, 10.0, size=intervals if change == "jump" else 2)
         rates = levels if change == "jump" else np.linspace(levels[0], levels[1], intervals)
         made.append(RatedChain(Request(f"chain-{number}", chain), tuple(float(rate) for rate in rates.round(2))))

@@ -37,17 +37,18 @@ def reliability_diagram(observed: Mapping[str, Mapping[float, float]]) -> "Figur
     return figure
 
 
-def learning_curves(curves: Mapping[str, Mapping[int, float]], *, title: str = "What more runs buy") -> "Figure":
+def learning_curves(curves: Mapping[str, Mapping[int, float]]) -> "Figure":
     """Draw the mean error of each model over the number of runs it was trained on.
 
-    `curves`: model -> runs per NF -> mean absolute error of throughput [%]. `title`: title above the axes.
+    `curves`: model -> runs per NF -> mean absolute error of throughput [%].
 
     Examples
     --------
     >>> learning_curves({"slomo-gbr": {30: 8.0, 100: 4.0}}).axes[0].get_xlabel()
     'pressure runs per network function'
     """
-    figure, axes = axes_of(title, "pressure runs per network function", "mean error of throughput [%]", (4.8, 4.6))
+    names = "What more runs buy", "pressure runs per network function", "mean error of throughput [%]"
+    figure, axes = axes_of(*names, (4.8, 4.6))
     _curves(axes, curves_in_better_form(curves))
     axes.set_xscale("log")
     counts = sorted({count for points in curves.values() for count in points})

@@ -46,9 +46,9 @@ class CoreReadings:
 Runner = Callable[[ChainSystem, str], HostChainResult]
 
 
-def runner(seconds: float = 0.4, warm_up_ms: float = 150.0) -> Runner:
+def runner(seconds: float = 0.4) -> Runner:
     """Return a function that runs a system for a short time."""
-    settings = ChainRunSettings(seconds=seconds, warm_up_ms=warm_up_ms, flow_count=65536)
+    settings = ChainRunSettings(seconds=seconds, warm_up_ms=150.0, flow_count=65536)
     return lambda system, policy: run_chains_on_host(system, policy, settings=settings)
 
 

@@ -123,10 +123,10 @@ def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int,
     return pages
 
 
-def memory_nodes(file: Path = Path("/sys/devices/system/node/has_memory")) -> tuple[int, ...]:
+def memory_nodes() -> tuple[int, ...]:
     """Return the nodes that have memory; empty if the kernel does not list them."""
     try:
-        return parse_cpu_list(file.read_text(encoding="ascii"))
+        return parse_cpu_list(Path("/sys/devices/system/node/has_memory").read_text(encoding="ascii"))
     except OSError:
         return ()
 
