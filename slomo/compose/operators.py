@@ -73,11 +73,11 @@ def rule_of(name: str, compat: str | None = None) -> str:
     return f"{definition.rule}: {definition.weight}" if definition.rule is Rule.QUOTIENT else str(definition.rule)
 
 
-def published(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
+def published(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None) -> Floats:
     """Combine all counters as SLOMO's scripts do.
 
     `values`, shape (competitors, mixes, metrics): of socket scope, NaN where not reported. `present`, shape
-    (competitors, mixes): which places hold a competitor; all by default.
+    (competitors, mixes): which places hold a competitor; None means all.
     """
     total = ordered_sum(values if present is None else np.where(present[:, :, np.newaxis], values, 0.0))
     count = np.full(values.shape[1], len(values)) if present is None else np.sum(present, axis=0)
@@ -87,7 +87,7 @@ def published(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_]
     return total
 
 
-def physical(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None = None) -> Floats:
+def physical(names: tuple[str, ...], values: Floats, present: NDArray[np.bool_] | None) -> Floats:
     """Combine all counters by slomo's own rules (the default).
 
     Parameters and result are those of :func:`published`. A ratio without reported weights is unknown, unless all

@@ -358,7 +358,7 @@ def zipf_table(lines: int, exponent: float) -> s.Ints:
     return np.concatenate(([0], inside, [lines])).astype(np.int64)
 
 
-def _channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | None = None) -> s.Floats:
+def _channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | None) -> s.Floats:
     """Return each socket's memory channels, link, accelerators and ports, all idle."""
     rows = np.zeros((machine.sockets + 2 + len(_accelerators(seats)), s.H_COLUMNS))
     rows[:, s.H_FACTOR] = 1.0
