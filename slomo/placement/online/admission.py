@@ -31,6 +31,8 @@ _GRID = 0.01
 #: Largest number of request kinds with cached splits.
 _MOST_CUTS = 20_000
 Cuts = dict[Host, tuple[Piece, ...]]
+#: Whether a socket is one on which a piece may run.
+Fitting = Callable[[Socket], bool]
 
 
 class Admission:
@@ -152,8 +154,7 @@ class Admission:
             spots: list[Spot] = []
             for index in range(max(len(pieces) for pieces in cuts.values())):
                 numbers = {host: self.pieces.number(cut[index]) for host, cut in cuts.items() if index < len(cut)}
-                near, rather = self.state.allowed(request, spots), self.state.score(request, spots)
-                spot = self.best(request, numbers, near, rather, used_only=used_only)
+                spot = self.best(request, numbers, spots, used_only=used_only)
                 if spot is None:
                     trial.undo()
                     return False
@@ -166,24 +167,27 @@ class Admission:
         self,
         request: Request,
         numbers: Mapping[Host, int],
-        allowed: Allowed | None = None,
-        rather: Callable[[Socket], float] | None = None,
+        mine: Sequence[Spot],
+        test: Fitting | None = None,
         *,
         used_only: bool = False,
     ) -> Spot | None:
         """Return the best socket for one piece (instances placed together) by the policy's rule.
 
-        `numbers`: the piece's number for each kind of server.
+        `numbers`: the piece's number for each kind of server. `mine`: where the request's other pieces run. `test`:
+        whether a socket is a candidate; all are by default.
 
         Preferences of the request count first. If several kinds have empty sockets, the one is opened of which the
         piece takes the cheapest share. A policy that ranks servers itself is given all feasible sockets.
         """
+        allowed, rather = self.state.allowed(request, mine), self.state.score(request, mine)
+        fits = {piece: self._fitting(request, piece, allowed, test) for piece in numbers.values()}
         if self.policy.ranks:
-            return self._ranked(request, numbers, allowed, rather)
+            return self._ranked(request, numbers, fits, rather)
         oracle, choices = self.policy.oracle, []
         picks_best = self.policy.picks == "best"
         for kind, (host, piece) in enumerate(numbers.items()):
-            fitting = self._fitting(request, piece, allowed)
+            fitting = fits[piece]
             groups = None if fitting is None and rather is None else self._candidates(host, fitting, rather)
             for level in self._levels(host, piece, groups, used_only=used_only):
                 held = False
@@ -204,13 +208,13 @@ class Admission:
         self,
         request: Request,
         numbers: Mapping[Host, int],
-        allowed: Allowed | None,
+        fits: Mapping[int, Fitting | None],
         rather: Callable[[Socket], float] | None,
     ) -> Spot | None:
         """Return the socket that the policy chooses among those that keep all promises."""
         choices: dict[SocketChoice, Spot] = {}
         for host, piece in numbers.items():
-            fitting = self._fitting(request, piece, allowed)
+            fitting = fits[piece]
             places = [
                 (number, place)
                 for number, place in enumerate(self.state.sockets)
@@ -233,13 +237,15 @@ class Admission:
             )
         return None if taken is None else choices[taken]
 
-    def _fitting(self, request: Request, piece: int, allowed: Allowed | None) -> Callable[[Socket], bool] | None:
-        """Return the sockets on which constraints and resources allow a part of a request (`piece`)."""
+    def _fitting(self, request: Request, piece: int, allowed: Allowed | None, test: Fitting | None) -> Fitting | None:
+        """Return the sockets on which constraints, resources and a test allow a part of a request; None for all."""
+        if allowed is None and test is None and not self.state.limited:
+            return None
         instances = self.pieces[piece].instances
-        if not self.state.limited:
-            return None if allowed is None else lambda place: allowed(place, instances)
         return lambda place: (
-            (allowed is None or allowed(place, instances)) and self.state.short_of(request, piece, place) is None
+            (test is None or test(place))
+            and (allowed is None or allowed(place, instances))
+            and self.state.short_of(request, piece, place) is None
         )
 
     def _levels(
@@ -259,7 +265,7 @@ class Admission:
             yield [signature for level in levels.values() for signature in level]
 
     def _candidates(
-        self, host: Host, allowed: Callable[[Socket], bool] | None, rather: Callable[[Socket], float] | None
+        self, host: Host, allowed: Fitting | None, rather: Callable[[Socket], float] | None
     ) -> dict[Signature, int]:
         """Return, for each mix on the allowed sockets of a kind, the socket that the request prefers."""
         taken: dict[Signature, tuple[float, int]] = {}

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.feasibility.mixes import Piece
+from slomo.placement.online.sockets import Socket
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request, Wanted
 from slomo.placement.problem.whereabouts import HOST, Neighbours, Spread, untolerated
@@ -39,10 +40,6 @@ class Placed(Protocol):
         ...
 
 
-#: Whether a server, by number, is acceptable for a number of instances.
-Test = Callable[[int, int], bool]
-
-
 @dataclass(frozen=True)
 class PlaceRule:
     """One constraint of a request, for the requests placed now."""
@@ -52,7 +49,7 @@ class PlaceRule:
     #: The constraint in words, with its label.
     words: str
     #: Whether a server, by number, is acceptable for a number of instances.
-    holds: Test
+    holds: Callable[[int, int], bool]
     #: Reason why a server is rejected.
     here: Callable[[int], str]
     #: What would have to change for the server to be accepted.
@@ -60,10 +57,9 @@ class PlaceRule:
 
 
 class Constraints:
-    """Index of resources in use, and of the affinities and labels of placed requests."""
+    """Index of the affinities and labels of placed requests."""
 
     def __init__(self) -> None:
-        self.used: dict[int, dict[str, float]] = {}
         self._near: dict[Wanted, set[str]] = {}
         self._away: dict[Wanted, set[str]] = {}
         self._labelled: dict[tuple[str, str], set[str]] = {}
@@ -71,7 +67,6 @@ class Constraints:
     def copy(self) -> "Constraints":
         """Return an independent copy of the index."""
         other = Constraints()
-        other.used = {number: dict(held) for number, held in self.used.items()}
         other._near = {name: set(who) for name, who in self._near.items()}
         other._away = {name: set(who) for name, who in self._away.items()}
         other._labelled = {pair: set(who) for pair, who in self._labelled.items()}
@@ -110,36 +105,8 @@ class Constraints:
             return {wanted}
         return set.intersection(*(self._labelled.get(pair, set()) for pair in wanted.labels))
 
-    def take(self, number: int, server: Server, request: Request, piece: Piece, sign: int = 1) -> None:
-        """Add the resources that a piece (instances placed together) uses on a server; with sign -1, subtract them."""
-        if not server.resources and server.reserved is None:
-            return
-        held = self.used.setdefault(number, {})
-        for name, amount in taken_of(server, request, piece).items():
-            held[name] = held.get(name, 0.0) + sign * amount
-
-    def short_of(self, number: int, server: Server, request: Request, piece: Piece) -> str | None:
-        """Return the resource of which a server has too little for a part of a request; None if none."""
-        if not server.resources and server.reserved is None:
-            return None
-        needed, held = taken_of(server, request, piece), self.used.get(number, {})
-        return next(
-            (name for name, most in limits_of(server) if needed.get(name, 0.0) > most - held.get(name, 0.0) + 1e-9),
-            None,
-        )
-
-    def allowed(self, request: Request, own: Sequence[int], state: Placed) -> Test | None:
-        """Return the servers allowed for a request that already has servers `own`; None if all are allowed.
-
-        Amounts are not considered: they depend on the piece.
-        """
-        tests = [rule.holds for rule in self.rules(request, own, state)]
-        if not tests:
-            return None
-        return lambda number, instances: all(test(number, instances) for test in tests)
-
     def rules(self, request: Request, own: Sequence[int], state: Placed) -> list[PlaceRule]:
-        """Return the constraints that exclude some servers for a request."""
+        """Return the constraints that exclude some servers for a request that already has servers `own`."""
         return [
             *self._near_rules(request, own, state),
             *self._away_rules(request, own, state),
@@ -181,8 +148,8 @@ class Constraints:
         others = self.carrying(wanted) - {request.id}
         return set[str]().union(*(_domains(state.servers_of(name), _on(wanted), state) for name in others))
 
-    def score(self, request: Request, own: Sequence[int], state: Placed) -> Callable[[int], float] | None:
-        """Return how much a request prefers a server over one that meets no preference; None if it has no preferences.
+    def score(self, request: Request, own: Sequence[int], state: Placed) -> Callable[[Socket], float] | None:
+        """Return how much a request prefers a socket over one that meets no preference; None if it has no preferences.
 
         Weights of preferences add up; avoided taints have weight 1 each.
         """
@@ -201,8 +168,8 @@ class Constraints:
         if not (merits or avoided or request.prefer):
             return None
 
-        def score(number: int) -> float:
-            server = state.servers[number]
+        def score(place: Socket) -> float:
+            server = state.servers[place.server]
             total = sum(merit.get(server.domain(label), 0.0) for label, merit in merits)
             total += sum(item.weight for item in request.prefer if set(item.selector) <= set(server.labels))
             return total - len(untolerated(server.taints, request.tolerations, AVOIDED))

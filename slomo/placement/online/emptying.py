@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from slomo.placement.online.change import ClusterChange
 from slomo.placement.online.checker import Before, broken_constraints, keeps_promise
 from slomo.placement.online.constraints import is_must, means
-from slomo.placement.online.moves import Move, moved_spot
+from slomo.placement.online.moves import Move, move_of, moved_spot
 from slomo.placement.online.sockets import Spot
 from slomo.placement.problem.request import Request
 
@@ -79,11 +79,11 @@ def emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tupl
             continue
         for spot in here:
             budget = max_moves is None or len(moves) < max_moves
-            target = moved_spot(state, core.best, name, spot, lambda place: place.server != number) if budget else None
+            target = moved_spot(core, name, spot, lambda place: place.server != number) if budget else None
             if target is None:
                 left.append(name)
                 break
-            moves.append(Move(name, *(state.servers[state.sockets[at].server].name for at in (spot[0], target[0]))))
+            moves.append(move_of(state, name, spot, target))
     return tuple(moves), left
 
 
@@ -110,8 +110,7 @@ def _completed(core: "Admission", request: Request, whole: Sequence[Spot]) -> bo
     with state.trial() as trial:
         for piece in missing.elements():
             spots = state.spots[request.id]
-            near, rather = state.allowed(request, spots), state.score(request, spots)
-            spot = core.best(request, dict.fromkeys(state.hosts, piece), near, rather)
+            spot = core.best(request, dict.fromkeys(state.hosts, piece), spots)
             if spot is None:
                 trial.undo()
                 return False

@@ -6,19 +6,19 @@ saturated.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.feasibility.oracle import Oracle
-from slomo.placement.online.sockets import Socket, Spot
-from slomo.placement.online.state import Allowed, ClusterState
+from slomo.placement.online.sockets import Spot
+from slomo.placement.online.state import ClusterState
 from slomo.placement.problem.request import Request
 
 #: A promise too small to bind [Mpps]; it marks an instance as one with a promise.
 _HARDLY_MPPS = 1e-9
-#: Finds a socket for a piece of a request, given its number on each kind of socket.
-Best = Callable[[Request, Mapping[Host, int], Allowed | None, Callable[[Socket], float] | None], Spot | None]
+#: Finds a socket for a piece of a request, given its number on each kind of socket, and where other pieces run.
+Best = Callable[[Request, Mapping[Host, int], Sequence[Spot]], Spot | None]
 
 
 def put_in_turn(
@@ -34,7 +34,7 @@ def put_in_turn(
         spots: list[Spot] = []
         missing = 1.0
         while missing > 1e-9 and len(spots) < request.replicas:
-            spot = best(request, hardly, state.allowed(request, spots), state.score(request, spots))
+            spot = best(request, hardly, spots)
             if spot is None:
                 break
             piece = pieces[state.sockets[spot[0]].host]

@@ -4,7 +4,8 @@ The terms are those of Kubernetes (cordon, drain, priority, surge). Every change
 and can be previewed (``what_if=True``) without effect.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slomo.errors import InvalidValueError, UnknownNameError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from slomo.placement.online.admission import Admission
     from slomo.placement.online.settings import PlacerSettings
 
+#: Undoes a change, or completes it, and returns what came of it.
+End = Callable[[ClusterChange], ClusterChange]
 
 #: Changes that :meth:`Lifecycle.act` makes, with their options beside `what_if`.
 CHANGES: dict[str, tuple[str, ...]] = {
@@ -86,25 +89,24 @@ class Lifecycle:
     def __init__(self, placer: Holder) -> None:
         self._placer = placer
 
-    def _whole(
-        self,
-        act: "Callable[[Admission], ClusterChange]",
-        *,
-        what_if: bool,
-        guarded: bool = True,
-        owner: str | None = None,
-    ) -> ClusterChange:
-        """Apply a change completely; undo it if it is only a preview, impossible, or violates a constraint."""
+    @contextmanager
+    def _changing(
+        self, what_if: bool, *, guarded: bool = True, owner: str | None = None
+    ) -> "Iterator[tuple[Admission, End]]":
+        """Yield the placer's core and the end of a change, which undoes a preview and what violates a constraint."""
         with self._placer._lock:
             core = self._placer._core
             before = Before(dict(core.state.requests), dict(core.state.spots))
             with core.state.trial() as trial:
-                change = act(core)
-                if change.done and guarded:
-                    change = _checked(core, change, before, owner)
-                if what_if or not change.done:
-                    trial.undo()
-            return change
+
+                def ended(change: ClusterChange) -> ClusterChange:
+                    if change.done and guarded:
+                        change = _checked(core, change, before, owner)
+                    if what_if or not change.done:
+                        trial.undo()
+                    return change
+
+                yield core, ended
 
     def act(self, action: str, subject: Any, *, what_if: bool = False, **options: Any) -> ClusterChange:
         """Make the change of this name, a method of this class; options with their default values are ignored."""
@@ -116,38 +118,36 @@ class Lifecycle:
 
     def add_server(self, server: Server, *, what_if: bool = False) -> ClusterChange:
         """Add a server to the cluster."""
-
-        def act(core: "Admission") -> ClusterChange:
+        with self._changing(what_if) as (core, ended):
             if core.state.number_of(server.name) is not None:
                 raise InvalidValueError(f"there is a server '{server.name}' already", hint="give it another name")
             Cluster((*core.state.cluster.servers, server))  # two machine types of one name are refused
             core.estimates.check_machines({server.machine_type.name: server.machine_type})
             core.state.add_server(server)
-            return ClusterChange(f"add {server.name}", True)
-
-        return self._whole(act, what_if=what_if)
+            return ended(ClusterChange(f"add {server.name}", True))
 
     def remove_server(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Remove an empty server; if requests run on it, change nothing and return them."""
-
-        def act(core: "Admission") -> ClusterChange:
+        with self._changing(what_if) as (core, ended):
             number = _number(core, server)
             left = core.state.tenants_of(number)
             if len(core.state.cluster.servers) == 1:
                 raise InvalidValueError(f"'{server}' is the last server", hint="add another first")
             if not left:
                 core.state.close(number, "removed")
-            return ClusterChange(f"remove {server}", not left, left=left)
-
-        return self._whole(act, what_if=what_if)
+            return ended(ClusterChange(f"remove {server}", not left, left=left))
 
     def cordon(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Close a server to new requests; requests that run on it stay."""
-        return self._whole(lambda core: _closed(core, server, "cordon"), what_if=what_if)
+        with self._changing(what_if) as (core, ended):
+            core.state.close(_number(core, server), "cordoned")
+            return ended(ClusterChange(f"cordon {server}", True))
 
     def uncordon(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Reopen a server that was cordoned or drained, or that had failed."""
-        return self._whole(lambda core: _closed(core, server, "uncordon"), what_if=what_if)
+        with self._changing(what_if) as (core, ended):
+            core.state.close(_number(core, server), None)
+            return ended(ClusterChange(f"uncordon {server}", True))
 
     def drain(self, server: str, *, max_moves: int | None = None, what_if: bool = False) -> ClusterChange:
         """Close a server to new requests and move all its instances away; if some cannot move, change nothing.
@@ -155,14 +155,11 @@ class Lifecycle:
         `server`: name of the server. `max_moves`: pieces that may move; all by default. `what_if`: only report what
         would be done.
         """
-
-        def act(core: "Admission") -> ClusterChange:
+        with self._changing(what_if) as (core, ended):
             number = _number(core, server)
             core.state.close(number, "cordoned")
             moves, left = emptied(core, number, max_moves)
-            return ClusterChange(f"drain {server}", not left, moves if not left else (), left=tuple(left))
-
-        return self._whole(act, what_if=what_if)
+            return ended(ClusterChange(f"drain {server}", not left, moves if not left else (), left=tuple(left)))
 
     def fail(self, server: str, *, what_if: bool = False) -> ClusterChange:
         """Close a failed server and place what ran on it elsewhere, higher priorities first.
@@ -170,37 +167,28 @@ class Lifecycle:
         Instances elsewhere stay. Requests without a new place are refused and removed, unless they survive the failure
         with their other instances.
         """
-
-        def act(core: "Admission") -> ClusterChange:
-            return failed(core, [_number(core, server)], f"fail {server}")
-
-        return self._whole(act, what_if=what_if, guarded=False)
+        with self._changing(what_if, guarded=False) as (core, ended):
+            return ended(failed(core, [_number(core, server)], f"fail {server}"))
 
     def fail_domain(self, label: str, value: str, *, what_if: bool = False) -> ClusterChange:
         """Handle the failure of all servers with one value of a label, such as a rack, as :meth:`fail` does."""
-
-        def act(core: "Admission") -> ClusterChange:
+        with self._changing(what_if, guarded=False) as (core, ended):
             values = core.state.cluster.label_values
             for what, name, there in (("label", label, values), (f"value of {label}", value, values.get(label, ()))):
                 if name not in there:
                     raise UnknownNameError(what, name, list(there)[:200])
             here = [n for n in range(len(core.state.servers)) if core.state.servers[n].domain(label) == value]
             alive = [number for number in here if core.state.closed.get(number) != "removed"]
-            return failed(core, alive, f"fail {label} {value}")
-
-        return self._whole(act, what_if=what_if, guarded=False)
+            return ended(failed(core, alive, f"fail {label} {value}"))
 
     def taint(self, server: str, taints: Sequence[str], *, what_if: bool = False) -> ClusterChange:
         """Set a server's taints; requests that do not tolerate a ``NoExecute`` taint are moved, or refused."""
-
-        def act(core: "Admission") -> ClusterChange:
+        with self._changing(what_if, guarded=False) as (core, ended):
             number = _number(core, server)
             core.state.mark(number, tuple(taints))
             placed = [core.state.requests[name] for name in core.state.tenants_of(number)]
             driven = [r for r in placed if untolerated(taints, r.tolerations, ("NoExecute",))]
-            return without(core, driven, [number], f"taint {server}")
-
-        return self._whole(act, what_if=what_if, guarded=False)
+            return ended(without(core, driven, [number], f"taint {server}"))
 
     def update(self, request: Request, *, surge: bool = True, what_if: bool = False) -> ClusterChange:
         """Change a placed request's rate, SLO or version; it moves only if the changed request no longer fits.
@@ -209,28 +197,23 @@ class Lifecycle:
         old one goes when the new one has its place. Without, the old one goes first. Where the new one finds no place,
         the old one stays. `what_if`: only report what would be done.
         """
-
-        def act(core: "Admission") -> ClusterChange:
+        with self._changing(what_if, owner=request.id) as (core, ended):
             require_placed(request.id, core.state.requests)
-            old = core.state.requests[request.id]
-            gone = [
-                name for name in (*old.affinity, *old.anti_affinity) if isinstance(name, str)
-            ]  # named once, may have left
+            old = core.state.requests[request.id]  # whom it names may have left since
+            gone = [name for name in (*old.affinity, *old.anti_affinity) if isinstance(name, str)]
             check_neighbours([request], [*core.state.requests, *gone])
             check_possible([request], core.state.cluster)
             if self._placer.settings.fallback == "refuse":
                 core.estimates.check_names([request], core.state.cluster.machines)
             before = core.writer.decision(request.id)
             if (old.chain == request.chain or not surge) and in_place(core, request):
-                return ClusterChange(f"update {request.id}", True)
+                return ended(ClusterChange(f"update {request.id}", True))
             decision = replaced(core, request, surge=surge)
             if not decision.accepted:
-                return ClusterChange(f"update {request.id}", False, refused=(decision,))
+                return ended(ClusterChange(f"update {request.id}", False, refused=(decision,)))
             moved = [server for server in decision.servers if server not in before.servers]
             moves = tuple(Move(request.id, before.servers[0], server) for server in moved)
-            return ClusterChange(f"update {request.id}", True, moves)
-
-        return self._whole(act, what_if=what_if, owner=request.id)
+            return ended(ClusterChange(f"update {request.id}", True, moves))
 
     def preempt(self, request: Request, *, what_if: bool = False) -> ClusterChange:
         """Admit a request; if there is no room, remove requests of lower priority from one server.
@@ -238,19 +221,16 @@ class Lifecycle:
         Those are placed elsewhere if there is room. The server is chosen where the victims' highest priority is lowest,
         then where the victims are fewest.
         """
-
-        def act(core: "Admission") -> ClusterChange:
+        with self._changing(what_if) as (core, ended):
             self._placer._check_new([request])
             said = f"preempt for {request.id}"
             decision = core.admit(request)
             if decision.accepted:
-                return ClusterChange(said, True)
+                return ended(ClusterChange(said, True))
             victims = fewest_victims(core, request)
             if victims is None:
-                return ClusterChange(said, False, refused=(decision,))
-            return preempted(core, request, victims, said)
-
-        return self._whole(act, what_if=what_if)
+                return ended(ClusterChange(said, False, refused=(decision,)))
+            return ended(preempted(core, request, victims, said))
 
     def use(self, library: ModelLibrary, *, what_if: bool = False) -> ClusterChange:
         """Use other models from now on; move nothing, and return the promises that they predict to break."""
@@ -282,8 +262,3 @@ def _number(core: "Admission", server: str) -> int:
     if number is None:
         raise UnknownNameError("server", server, [each.name for each in core.state.cluster.servers][:200])
     return number
-
-
-def _closed(core: "Admission", server: str, said: str) -> ClusterChange:
-    core.state.close(_number(core, server), "cordoned" if said == "cordon" else None)
-    return ClusterChange(f"{said} {server}", True)

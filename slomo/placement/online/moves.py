@@ -4,23 +4,20 @@ ResQ (NSDI'18) section 5.3 migrates only if that saves enough; here a server is 
 that no move is useless.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slomo.placement.feasibility.mixes import Host, without
+from slomo.placement.feasibility.mixes import without
 from slomo.placement.online.checker import Before, worsened
 from slomo.placement.online.sockets import Socket, Spot
-from slomo.placement.online.state import Allowed, ClusterState
-from slomo.placement.problem.request import Request
+from slomo.placement.online.state import ClusterState
 
 if TYPE_CHECKING:
     from slomo.placement.online.admission import Admission
 
 #: Number of servers that could not be emptied after which swaps are given up; swaps tried for one piece.
 SWAPPED_SERVERS, SWAPS = 8, 64
-#: Finds a socket for a piece of a request among allowed sockets.
-Chooser = Callable[[Request, Mapping[Host, int], Allowed, Callable[[Socket], float] | None], Spot | None]
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,8 @@ def _emptied(core: "Admission", server: int, before: Before, most: int, *, swaps
     ]
     with state.trial() as trial:
         for name, spot in here:
-            target = moved_spot(
-                state, core.best, name, spot, lambda place: bool(place.signature) and place.server != server
-            )
-            made = [] if target is None else [_move(state, name, spot, target)]
+            target = moved_spot(core, name, spot, lambda place: bool(place.signature) and place.server != server)
+            made = [] if target is None else [move_of(state, name, spot, target)]
             if target is None and swaps and len(moves) + 2 <= most:
                 made = _made_room(core, name, spot)
             moves += made
@@ -82,7 +77,8 @@ def _emptied(core: "Admission", server: int, before: Before, most: int, *, swaps
     return moves
 
 
-def _move(state: ClusterState, name: str, spot: Spot, target: Spot) -> Move:
+def move_of(state: ClusterState, name: str, spot: Spot, target: Spot) -> Move:
+    """Return the move of a piece from one place to another, by the names of the servers."""
     return Move(name, *(state.servers[state.sockets[at].server].name for at in (spot[0], target[0])))
 
 
@@ -116,30 +112,22 @@ def _swapped(core: "Admission", name: str, spot: Spot, other: Spot) -> list[Move
         left = come = None
         if owner != name:
             away = (source.server, place.server)
-            left = moved_spot(
-                state, core.best, owner, other, lambda at: bool(at.signature) and at.server not in away
-            )  # fmt: skip
+            left = moved_spot(core, owner, other, lambda at: bool(at.signature) and at.server not in away)
         if left is not None:
             there = (place.server, place.socket)
-            come = moved_spot(state, core.best, name, spot, lambda at: (at.server, at.socket) == there)
+            come = moved_spot(core, name, spot, lambda at: (at.server, at.socket) == there)
         if left is not None and come is not None:
-            return [_move(state, owner, other, left), _move(state, name, spot, come)]
+            return [move_of(state, owner, other, left), move_of(state, name, spot, come)]
         trial.undo()
     return []
 
 
-def moved_spot(
-    state: ClusterState, choose: Chooser, name: str, spot: Spot, test: Callable[[Socket], bool]
-) -> Spot | None:
+def moved_spot(core: "Admission", name: str, spot: Spot, test: Callable[[Socket], bool]) -> Spot | None:
     """Move one part of a request to the best socket of its kind that passes a test; None if there is none."""
-    request, host = state.requests[name], state.sockets[spot[0]].host
-    rest = list(state.spots[name])
+    state = core.state
+    request, rest = state.requests[name], list(state.spots[name])
     rest.remove(spot)
-    near = state.allowed(request, rest)
-    target = choose(
-        request, {host: spot[1]}, lambda place, count: test(place) and (near is None or near(place, count)),
-        state.score(request, rest),
-    )  # fmt: skip
+    target = core.best(request, {state.sockets[spot[0]].host: spot[1]}, rest, test)
     if target is not None:
         state.take(request, spot)
         state.put(request, target)

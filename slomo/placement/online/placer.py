@@ -359,12 +359,9 @@ class Placer:
             }
 
     def _scale(self, core: Admission, batch: Sequence[Request]) -> None:
-        state = core.state
-        placed = [request.id for request in batch if request.id in state.spots]
-        needs = {name: core.writer.needed_here(name) for name in placed}
+        needs = {request.id: core.writer.needed_here(request.id) for request in batch if request.id in core.state.spots}
         watch = self.settings.observe
-        observe = core.writer.predicted if watch is None else lambda: watch(self)
-        scale_out(state, observe, needs, lambda request, piece: _room(core, request, piece))
+        scale_out(core, core.writer.predicted if watch is None else lambda: watch(self), needs)
 
     def _check_new(self, requests: Sequence[Request]) -> None:
         placed = self._core.state.requests
@@ -377,12 +374,6 @@ class Placer:
         if any(request.affinity or request.anti_affinity for request in requests):
             check_neighbours(requests, placed)
         check_possible(requests, self.cluster)
-
-
-def _room(core: Admission, request: Request, piece: int) -> int | None:
-    mine, numbers = core.state.spots[request.id], dict.fromkeys(core.state.hosts, piece)
-    spot = core.best(request, numbers, core.state.allowed(request, mine), core.state.score(request, mine))
-    return None if spot is None else spot[0]
 
 
 def _unknown(core: Admission, name: str, error: SlomoError) -> Decision:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import Breach
-from slomo.placement.online.constraints import PlaceRule, limits_of, taken_of
+from slomo.placement.online.constraints import PlaceRule
 from slomo.placement.online.sockets import Socket
 from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy
@@ -46,10 +46,10 @@ class Binding:
             return self._bound(plain, rules, kind, piece.instances)
         number = self._state.pieces.number(piece)
         short = [(self._state.short_of(request, number, place), place) for place in open_]
-        open_ = [place for what, place in short if what is None]
-        if not open_:
-            what, place = short[0]
-            return self._amount(request, number, what or "", place)
+        open_ = [place for lacking, place in short if lacking is None]
+        if not open_ and (lacking := short[0][0]) is not None:
+            server = self._state.servers[short[0][1].server].name
+            return Refusal(request.id, request.label, host.machine, *lacking, server)
         choices = list(self._breaches(host, number, open_))
         if not choices:
             return self._bound(plain, rules, kind, piece.instances) if allowed is not None else plain
@@ -94,10 +94,3 @@ class Binding:
             breach = self._policy.oracle.verdict(host, self._state.pieces.grown(signature, number)).breach
             if breach is not None:
                 yield breach.possible / breach.needed - 1.0 if breach.needed else -1.0, breach, place
-
-    def _amount(self, request: Request, number: int, what: str, place: Socket) -> Refusal:
-        server = self._state.servers[place.server]
-        held = self._state.constraints.used.get(place.server, {}).get(what, 0.0)
-        needed = taken_of(server, request, self._state.pieces[number]).get(what, 0.0)
-        left = dict(limits_of(server))[what] - held
-        return Refusal(request.id, request.label, place.host.machine, what, needed, left, server.name)

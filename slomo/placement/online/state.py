@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 from slomo.placement.feasibility.mixes import Host, Pieces, Signature, host_of, without
-from slomo.placement.online.constraints import Constraints
+from slomo.placement.online.constraints import Constraints, limits_of, taken_of
 from slomo.placement.online.sockets import Socket, SocketGroups, Spot, Trial
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import Request
@@ -48,6 +48,7 @@ class ClusterState:
         self.constraints = Constraints()
         self.tainted: set[int] = set()
         self.limited: set[int] = set()
+        self._used: dict[int, dict[str, float]] = {}
         self.version = 0
         self._groups = SocketGroups(pieces.cores)
         self._tenants: dict[int, int] = {}
@@ -208,7 +209,11 @@ class ClusterState:
         self._note(back)
 
     def _count(self, server: int, request: Request, piece: int, sign: int = 1) -> None:
-        self.constraints.take(server, self.servers[server], request, self.pieces[piece], sign)
+        """Add the limited resources that a piece uses on a server; with sign -1, subtract them."""
+        if server in self.limited:
+            held = self._used.setdefault(server, {})
+            for name, amount in taken_of(self.servers[server], request, self.pieces[piece]).items():
+                held[name] = held.get(name, 0.0) + sign * amount
 
     def _put(self, number: int, piece: int, cores: Mapping[int, tuple[str, int, int]]) -> None:
         place = self.sockets[number]
@@ -270,14 +275,6 @@ class ClusterState:
         self._note(back)
         return spots
 
-    def replaced(self, request: Request) -> None:
-        """Replace a placed request's description by a new one of the same id."""
-        before = self.requests[request.id]
-        self.constraints.leave(before)
-        self.requests[request.id] = request
-        self.constraints.enter(request)
-        self._note(lambda: self.replaced(before))
-
     def servers_of(self, request: str) -> set[int]:
         """Return the servers of a request."""
         return {self.sockets[number].server for number, _ in self.spots.get(request, ())}
@@ -296,17 +293,21 @@ class ClusterState:
 
     def allowed(self, request: Request, mine: Iterable[Spot] = ()) -> Allowed | None:
         """Return the sockets that a request's constraints allow; None if all are allowed."""
-        test = self.constraints.allowed(request, self.homes(mine), self)
-        return None if test is None else lambda place, instances: test(place.server, instances)
+        tests = [rule.holds for rule in self.constraints.rules(request, self.homes(mine), self)]
+        return (lambda place, instances: all(test(place.server, instances) for test in tests)) if tests else None
 
-    def score(self, request: Request, mine: Iterable[Spot] = ()) -> "Callable[[Socket], float] | None":
+    def score(self, request: Request, mine: Iterable[Spot] = ()) -> Callable[[Socket], float] | None:
         """Return how much a request prefers a socket; None if the request has no preferences."""
-        score = self.constraints.score(request, self.homes(mine), self)
-        return None if score is None else lambda place: score(place.server)
+        return self.constraints.score(request, self.homes(mine), self)
 
-    def short_of(self, request: Request, piece: int, place: Socket) -> str | None:
-        """Return the resource, other than cores and ways, that a server lacks for a part of a request."""
-        return self.constraints.short_of(place.server, self.servers[place.server], request, self.pieces[piece])
+    def short_of(self, request: Request, piece: int, place: Socket) -> tuple[str, float, float] | None:
+        """Return the resource that a server lacks for a part of a request, with the needed and the free amount."""
+        if place.server not in self.limited:
+            return None
+        server, held = self.servers[place.server], self._used.get(place.server, {})
+        needed = taken_of(server, request, self.pieces[piece])
+        free = ((name, needed.get(name, 0.0), most - held.get(name, 0.0)) for name, most in limits_of(server))
+        return next((each for each in free if each[1] > each[2] + 1e-9), None)
 
     def renamed(self, name: str, other: str) -> None:
         """Change the id of a placed request."""
@@ -332,6 +333,7 @@ class ClusterState:
         other.requests, other.spots = dict(self.requests), dict(self.spots)
         other.tainted, other.limited, other._tenants = set(self.tainted), set(self.limited), dict(self._tenants)
         other._own = {name: list(numbers) for name, numbers in self._own.items()}
+        other._used = {number: dict(held) for number, held in self._used.items()}
         other.constraints = self.constraints.copy()
         other._groups, other._journal = SocketGroups(other.pieces.cores), None
         for number, place in enumerate(other.sockets):
