@@ -30,16 +30,20 @@ def port_shares_mpps(
     check_port(port_gbps)
     bits = [wire_gbps(size, 1.0) for size in frames_b]
     offered_gbps = [math.inf if mpps is None else mpps * each for mpps, each in zip(offered_mpps, bits, strict=True)]
-    most, left, waiting = math.inf, port_gbps, sorted(offered_gbps)
-    for rank, each in enumerate(waiting):
-        if each > left / (len(waiting) - rank):
-            most = left / (len(waiting) - rank)  # the same for all that want more, in any order of arrival
-            break
-        left -= each
+    most = largest_part(offered_gbps, port_gbps)
     return tuple(
         _spelled_mpps(min(gbps, most) / gbit) if mpps is None or gbps > most else mpps
         for gbps, gbit, mpps in zip(offered_gbps, bits, offered_mpps, strict=True)
     )
+
+
+def largest_part(demands: Sequence[float], capacity: float) -> float:
+    """Return the largest part of a capacity that is divided max-min fairly; infinite if it suffices for all demands."""
+    for rank, each in enumerate(waiting := sorted(demands)):
+        if each > (part := capacity / (len(waiting) - rank)):
+            return part  # the same for all that demand more, in any order of arrival
+        capacity -= each
+    return math.inf
 
 
 def _spelled_mpps(mpps: float) -> float:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from slomo.compose.ports import largest_part
 from slomo.errors import InvalidValueError
 from slomo.models.responses.partition import PartitionResponse
 from slomo.vocabulary.way_masks import way_block
@@ -68,16 +69,8 @@ class Division:
             demands[""] = max(1.0, min(held_ways, self.shared - 1.0))
         if len(demands) > ways:
             return self
-        left, waiting, shares = float(ways), dict(demands), dict.fromkeys(demands, 0.0)
-        while waiting and left > 1e-9:  # water-filling
-            level = left / len(waiting)
-            for name in list(waiting):
-                part = min(level, waiting[name])
-                shares[name] += part
-                waiting[name] -= part
-                left -= part
-            waiting = {name: rest for name, rest in waiting.items() if rest > 1e-9}
-        whole = _rounded(shares, ways, demands)
+        most = largest_part([*demands.values()], ways)
+        whole = _rounded({name: min(each, most) for name, each in demands.items()}, ways, demands)
         return Division({name: count for name, count in whole.items() if name}, whole.get("", 0))
 
 
@@ -178,13 +171,7 @@ def foreseen(wants: Mapping[str, Want]) -> Callable[[Sequence[CacheClass]], dict
 
 
 def class_masks(classes: Sequence[CacheClass], first_way: int) -> dict[str, int]:
-    """Return every member's way mask; classes are put side by side from `first_way` upwards.
-
-    Examples
-    --------
-    >>> class_masks([CacheClass(("a",), 2), CacheClass(("b", "c"), 3)], 4)
-    {'a': 48, 'b': 448, 'c': 448}
-    """
+    """Return every member's way mask; classes are put side by side from `first_way` upwards."""
     masks: dict[str, int] = {}
     for item in classes:
         masks |= dict.fromkeys(item.members, way_block(item.ways, first_way))
