@@ -123,12 +123,9 @@ def _spot_to_dict(state: ClusterState, name: str, spot: Spot, used: set[tuple[in
         "server": state.servers[place.server].name,
         "socket": place.socket,
         "cores": cores,
+        **vars(cut),
         "workloads": list(cut.workloads),
-        "needed_mpps": cut.needed_mpps,
         "ways": list(cut.ways),
-        "exclusive": cut.exclusive,
-        "instances": cut.instances,
-        "replicas": cut.replicas,
     }
 
 
@@ -197,9 +194,7 @@ def transferred(document: Mapping[str, Any], core: "Admission") -> None:
 def _require_known(document: Mapping[str, Any], core: "Admission") -> None:
     """Raise the error of the first running request whose function has no model; those alone on a socket need none."""
     shared = [item for item in document["placed"] if not any(piece["exclusive"] for piece in item["pieces"])]
-    requests = [Request.from_dict(item["request"]) for item in shared]
-    for error in core.estimates.unknown(requests, core.state.cluster.machines).values():
-        raise error
+    core.estimates.check_names([Request.from_dict(item["request"]) for item in shared], core.state.cluster.machines)
 
 
 def _close(document: Mapping[str, Any], state: ClusterState) -> None:

@@ -6,7 +6,7 @@ a callable, since placement imports none; a mix that occurs on many servers runs
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,8 +25,6 @@ from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload_text import parse_workload
 
 Run = Callable[[Colocation], RunRecord]
-#: What runs on each server.
-Layout = Mapping[str, Sequence[Assignment]]
 #: Server, socket, and core (with hyper-thread).
 Seat = tuple[str, int, str]
 #: Spread of measured throughput between seeds; a smaller shortfall is no violation.
@@ -71,12 +69,25 @@ class Judge:
         times of decisions, if they were taken [ms]. Raises ConfigurationError for a machine of the cluster that is not
         the one of that name on which mixes run.
         """
-        layout = placer.layout()
-        machines = {server.name: server.machine_type for server in placer.cluster.servers}
-        samples = self._run_all(placer)
-        violations, unmet, served, promised = self._compare(placer, machines, samples, layout)
+        layout, samples = placer.layout(), self._run_all(placer)
+        servers = {server.name: server for server in placer.cluster.servers}
+        violations, unmet, ran = list[Violation](), list[str](), set[str]()
+        served = promised = 0.0
+        for request, items in _requests_run(placer, samples):
+            ran.add(request.id)
+            server = servers[items[0].server]
+            needed = self._wanted(placer, request, server.machine_type) or 0.0
+            measured = _capacity(request, items, samples)
+            broken = self._late(placer, request, items, server, layout[server.name])
+            if measured < needed * (1.0 - TOLERANCE - self._chance(request, needed)):
+                broken.insert(0, Violation(request.id, request.label, "throughput", needed, measured, server.name))
+            if request.slo.kind == "on-demand":
+                unmet += [request.id] if broken else []
+                continue
+            served, promised = served + min(measured, needed), promised + needed
+            violations += broken
         cores = sum(len(items) for items in layout.values())
-        room = {server.name: server.cores * len(server.nics) for server in placer.cluster.servers}
+        room = sum(servers[name].cores * len(servers[name].nics) for name in layout)
         spread = np.percentile(decision_ms, [50, 99]) if len(decision_ms) else np.zeros(2)
         return Judgement(
             policy=placer.policy.name,
@@ -85,24 +96,18 @@ class Judge:
             servers_used=placer.servers_used,
             violations=tuple(violations),
             anat=served / promised if promised else 1.0,
-            utilisation=cores / sum(room[name] for name in layout) if layout else 0.0,
+            utilisation=cores / room if layout else 0.0,
             decision_ms=(float(spread[0]), float(spread[1])),
             mixes_run=self.mixes_run,
             on_demand_unmet=tuple(unmet),
-            not_run=tuple(r.id for r in placer.requests if not _has_run(placer, r, samples)),
+            not_run=tuple(request.id for request in placer.requests if request.id not in ran),
         )
 
     def throughput(self, placer: Placer) -> dict[str, float]:
         """Run everything that is placed; return the throughput of every request that was run [Mpps]."""
         samples = self._run_all(placer)
-        served_mpps = {}
-        for request in placer.requests:
-            if not _has_run(placer, request, samples):
-                continue
-            items = placer.decision(request.id).assignments
-            rates = [samples[_seat(item)].throughput_mpps for item in items]
-            served_mpps[request.id] = _capacity(request, rates)
-        return served_mpps
+        ran = _requests_run(placer, samples)
+        return {request.id: _capacity(request, items, samples) for request, items in ran}
 
     def _check(self, machines: Mapping[str, Machine]) -> None:
         for name, machine in machines.items():
@@ -129,33 +134,6 @@ class Judge:
             samples |= {_seat(item): sample for item, sample in zip(here, ran, strict=True)}
         return samples
 
-    def _compare(
-        self,
-        placer: Placer,
-        machines: Mapping[str, Machine],
-        samples: Mapping[Seat, TenantSample],
-        layout: Layout,
-    ) -> tuple[list[Violation], list[str], float, float]:
-        violations: list[Violation] = []
-        unmet: list[str] = []
-        served = promised = 0.0
-        for request in placer.requests:
-            if not _has_run(placer, request, samples):
-                continue
-            items = placer.decision(request.id).assignments
-            needed = self._wanted(placer, request, machines[items[0].server]) or 0.0
-            measured = _capacity(request, [samples[_seat(item)].throughput_mpps for item in items])
-            broken = self._late(placer, request, machines, layout)
-            if measured < needed * (1.0 - TOLERANCE - self._chance(request, needed)):
-                short = Violation(request.id, request.label, "throughput", needed, measured, items[0].server)
-                broken.insert(0, short)
-            if request.slo.kind == "on-demand":
-                unmet += [request.id] if broken else []
-                continue
-            served, promised = served + min(measured, needed), promised + needed
-            violations += broken
-        return violations, unmet, served, promised
-
     def _wanted(self, placer: Placer, request: Request, machine: Machine) -> float | None:
         """Return the throughput that a request must reach [Mpps]."""
         keys, share = [workload.key for workload in request.chain], request.slo.min_share
@@ -172,36 +150,34 @@ class Judge:
         return _DEVIATIONS / math.sqrt(max(min(offered) * min(self._lasted_us.values(), default=1.0), 1.0))
 
     def _late(
-        self, placer: Placer, request: Request, machines: Mapping[str, Machine], layout: Layout
+        self,
+        placer: Placer,
+        request: Request,
+        items: Sequence[Assignment],
+        server: Server,
+        there: Sequence[Assignment],
     ) -> list[Violation]:
-        """Run a request at its promised load beside its neighbours, and compare the latency with its SLO."""
+        """Run a request at its promised load beside its neighbours on a server, and compare the latency with its SLO.
+
+        `items` are its own instances, `there` all on the server.
+        """
         limits = [(name, limit) for name in ("p95_us", "p99_us") if (limit := getattr(request.slo, name)) is not None]
         if not limits:
             return []
-        items = placer.decision(request.id).assignments
-        server, socket = items[0].server, items[0].socket
-        here = [item for item in layout[server] if item.socket == socket]
-        mine = {_seat(item) for item in items}
-        needed = placer.estimates.wanted_mpps(request, machines[server].name) or None
+        machine, socket = server.machine_type, items[0].socket
+        here = [item for item in there if item.socket == socket]
+        mine = [item for item in items if item.server == server.name and item.socket == socket]
+        needed = placer.estimates.wanted_mpps(request, machine.name) or None
         share = None if needed is None else needed * len(request.chain) / len(items)
-        loads = {
-            item.seat: share or _kept_load(placer, request, machines[server].name, item)
-            for item in here
-            if _seat(item) in mine
-        }
-        port = next(each.port_gbps for each in placer.cluster.servers if each.name == server)
-        ran = self._samples(machines[server], here, loads, port)
+        loads = {item.seat: share or _kept_load(placer, request, machine.name, item) for item in mine}
+        ran = self._samples(machine, here, loads, server.port_gbps)
         samples = dict(zip([item.seat for item in here], ran, strict=True))
         violations = []
         for name, limit in limits:
-            times = [
-                getattr(samples[item.seat], f"latency_{name}")
-                for item in items
-                if item.server == server and item.socket == socket
-            ]
+            times = [getattr(samples[item.seat], f"latency_{name}") for item in mine]
             measured = sum(value for value in times if value is not None) * len(request.chain) / max(len(times), 1)
             if measured > limit:
-                violations.append(Violation(request.id, request.label, "latency", limit, measured, server))
+                violations.append(Violation(request.id, request.label, "latency", limit, measured, server.name))
         return violations
 
     def _samples(
@@ -262,13 +238,19 @@ def _seat(item: Assignment) -> Seat:
     return item.server, item.socket, item.seat
 
 
-def _has_run(placer: Placer, request: Request, samples: Mapping[Seat, TenantSample]) -> bool:
-    return all(_seat(item) in samples for item in placer.decision(request.id).assignments)
+def _requests_run(
+    placer: Placer, samples: Mapping[Seat, TenantSample]
+) -> Iterator[tuple[Request, Sequence[Assignment]]]:
+    """Yield the requests that were run, with their instances."""
+    for request in placer.requests:
+        items = placer.decision(request.id).assignments
+        if all(_seat(item) in samples for item in items):
+            yield request, items
 
 
-def _capacity(request: Request, rates: Sequence[float]) -> float:
+def _capacity(request: Request, items: Sequence[Assignment], samples: Mapping[Seat, TenantSample]) -> float:
     """Return the throughput of all instances of a request; an instance serves the rate of its slowest stage."""
-    stages = len(request.chain)
+    stages, rates = len(request.chain), [samples[_seat(item)].throughput_mpps for item in items]
     return sum(min(rates[i : i + stages]) for i in range(0, len(rates), stages))
 
 

@@ -7,7 +7,7 @@ planned together with it.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -27,10 +27,8 @@ from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request, unique_requests
 
-#: One piece of a request on a socket of a server: request, workloads.
-_Part = tuple[str, tuple[str, ...]]
-_Place = tuple[str, int]
-_Entry = Mapping[str, Any]
+#: One piece of a request on a server: socket, request, workloads.
+_Part = tuple[int, str, tuple[str, ...]]
 #: Placing anew leaves about half of the pieces in place; parts with more than this multiple of the budget are not
 #: tried.
 _STAY = 2
@@ -155,6 +153,11 @@ class _Option:
     document: dict[str, Any]
     moves: tuple[Move, ...]
 
+    @classmethod
+    def of(cls, core: Admission, before: Mapping[str, Any]) -> "_Option":
+        """Return a planned placement as an option for the cluster whose snapshot is `before`."""
+        return cls(core.state.servers_used, *aligned(before, snapshot(core), core.state.cluster))
+
 
 def _planned(
     placer: Placer,
@@ -179,13 +182,12 @@ def _planned(
     reoptimisation = Reoptimisation(used, plan.servers_used if whole else None, threshold, decisions=decisions)
     options: list[_Option] = []
     if reoptimisation.gap > threshold:
-        options.append(_Option(plan.servers_used, *aligned(before, plan.snapshot(), placer.cluster)))
+        options.append(_Option.of(plan._core, before))
         if budget.limited:
             options += _parts_anew(core, state, before, budget)
             joint = planned_together(running, placed, budget)
             if joint is not None:
-                made = aligned(now, snapshot(joint.core), placer.cluster)
-                options.append(_Option(joint.core.state.servers_used, *made))
+                options.append(_Option.of(joint.core, now))
                 reoptimisation = replace(reoptimisation, lower_bound=joint.lower_bound)
     best = _best([each for each in options if _keeps_budgets(requests, each.moves)], used, budget)
     with placer._lock:
@@ -202,9 +204,8 @@ def _planned(
 
 def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option | None:
     """Return the plan of highest value, among equal ones the one with fewest moves; None if none is worth its moves."""
-    worth = [(budget.worth(used - option.servers, len(option.moves)), option) for option in options]
-    good = [(value, -len(option.moves), number) for number, (value, option) in enumerate(worth) if value]
-    good = [item for item in good if item[0] is not None and item[0] > 0.0]
+    worth = [budget.worth(used - option.servers, len(option.moves)) or 0.0 for option in options]
+    good = [(value, -len(options[at].moves), at) for at, value in enumerate(worth) if value > 0.0]
     return options[max(good)[2]] if good else None
 
 
@@ -225,7 +226,7 @@ def _parts_anew(
         emptied = core.with_state(state.copy())
         with emptied.state.trial():
             if consolidate(emptied, budget.max_moves):
-                yield _Option(emptied.state.servers_used, *aligned(before, snapshot(emptied), state.cluster))
+                yield _Option.of(emptied, before)
     for count in steps(len(order)):
         chosen = order[:count]
         if budget.max_moves is not None and pieces_on(state, chosen) > _STAY * budget.max_moves + count:
@@ -233,7 +234,7 @@ def _parts_anew(
         for fills_gaps in (True, False):
             made = repacked(core, state, chosen, fills_gaps=fills_gaps)
             if made is not None and made.state.servers_used < state.servers_used:
-                yield _Option(made.state.servers_used, *aligned(before, snapshot(made), state.cluster))
+                yield _Option.of(made, before)
 
 
 def _afresh(placer: Placer, planner: str | type[Policy] | None) -> Placer:
@@ -266,24 +267,23 @@ def aligned(
     return {**plan, **same, "placed": entries}, _moves(now, entries)
 
 
-def _parts(document: Mapping[str, Any]) -> dict[str, Counter[tuple[int, _Part]]]:
-    """Return what each server of a snapshot runs."""
-    parts_by_server: dict[str, Counter[tuple[int, _Part]]] = {}
-    for entry in document["placed"]:
+def _listed(placed: Iterable[Mapping[str, Any]]) -> Iterator[tuple[_Part, dict[str, Any]]]:
+    """Yield every piece of the requests of a snapshot."""
+    for entry in placed:
         for piece in entry["pieces"]:
-            parts_by_server.setdefault(piece["server"], Counter())[piece["socket"], _part(entry, piece)] += 1
+            yield (piece["socket"], entry["request"]["id"], tuple(piece["workloads"])), piece
+
+
+def _parts(document: Mapping[str, Any]) -> dict[str, Counter[_Part]]:
+    """Return what each server of a snapshot runs."""
+    parts_by_server = defaultdict[str, Counter[_Part]](Counter)
+    for part, piece in _listed(document["placed"]):
+        parts_by_server[piece["server"]][part] += 1
     return parts_by_server
 
 
-def _part(entry: _Entry, piece: _Entry) -> _Part:
-    return entry["request"]["id"], tuple(piece["workloads"])
-
-
 def _matched(
-    now: Mapping[str, Counter[tuple[int, _Part]]],
-    plan: Mapping[str, Counter[tuple[int, _Part]]],
-    cluster: Cluster,
-    closed: Container[str],
+    now: Mapping[str, Counter[_Part]], plan: Mapping[str, Counter[_Part]], cluster: Cluster, closed: Container[str]
 ) -> dict[str, str]:
     """Return a running server for each server of the plan, so that little must move."""
     kinds = {server.name: replace(server, name="any") for server in cluster.servers}
@@ -291,10 +291,10 @@ def _matched(
     def may_be(planned: str, name: str) -> bool:
         return kinds[name] == kinds[planned] and (name == planned or name not in closed)
 
-    runs: dict[tuple[int, _Part], list[str]] = {}
+    runs = defaultdict[_Part, list[str]](list)
     for name, parts in now.items():
         for part in parts:
-            runs.setdefault(part, []).append(name)
+            runs[part].append(name)
     common: Counter[tuple[str, str]] = Counter()
     for planned, parts in plan.items():
         for part, count in parts.items():
@@ -316,30 +316,24 @@ def _matched(
 
 def _seat(entries: Sequence[dict[str, Any]], now: Mapping[str, Any], cores: Mapping[str, int]) -> None:
     """Give what does not move its old cores, and everything else the lowest free cores."""
-    held: dict[tuple[_Place, _Part], list[list[int]]] = {}
-    for entry in now["placed"]:
-        for piece in entry["pieces"]:
-            place = (piece["server"], piece["socket"])
-            held.setdefault((place, _part(entry, piece)), []).append(list(piece["cores"]))
-    used: dict[_Place, set[int]] = {}
-    waiting = []
-    for entry in entries:
-        for piece in entry["pieces"]:
-            place = (piece["server"], piece["socket"])
-            mine = held.get((place, _part(entry, piece)))
-            if mine:
-                piece["cores"] = mine.pop(0)
-                used.setdefault(place, set()).update(piece["cores"])
-            else:
-                waiting.append((place, piece))
-    for place, piece in waiting:
-        taken = used.setdefault(place, set())
-        free = [core for core in range(cores[place[0]]) if core not in taken]
+    held = defaultdict[tuple[str, _Part], list[list[int]]](list)
+    for part, piece in _listed(now["placed"]):
+        held[piece["server"], part].append(list(piece["cores"]))
+    used, waiting = defaultdict[tuple[str, int], set[int]](set), []
+    for part, piece in _listed(entries):
+        taken, mine = used[piece["server"], piece["socket"]], held[piece["server"], part]
+        if mine:
+            piece["cores"] = mine.pop(0)
+            taken.update(piece["cores"])
+        else:
+            waiting.append((taken, piece))
+    for taken, piece in waiting:
+        free = [core for core in range(cores[piece["server"]]) if core not in taken]
         piece["cores"] = free[: len(piece["workloads"])]
         taken.update(piece["cores"])
 
 
-def _moves(now: Mapping[str, Any], entries: Sequence[_Entry]) -> tuple[Move, ...]:
+def _moves(now: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> tuple[Move, ...]:
     before = {entry["request"]["id"]: _places(entry) for entry in now["placed"]}
     moves: list[Move] = []
     for entry in entries:
@@ -354,5 +348,5 @@ def _moves(now: Mapping[str, Any], entries: Sequence[_Entry]) -> tuple[Move, ...
     return tuple(moves)
 
 
-def _places(entry: _Entry) -> Counter[_Place]:
+def _places(entry: Mapping[str, Any]) -> Counter[tuple[str, int]]:
     return Counter((piece["server"], piece["socket"]) for piece in entry["pieces"])
