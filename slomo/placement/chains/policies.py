@@ -35,9 +35,9 @@ class Judges:
     #: Throughput of the stages of a node beside each other; `slomo-numa` needs it.
     estimate: Estimate | None = None
     #: Share of throughput that a chain keeps, given the nodes of its stages.
-    keeps: Keeps | None = None
-    #: Share of an interval's service that a chain loses to moving; None means nothing.
-    moving: Moving | None = None
+    keeps: Keeps = lambda *_: 1.0
+    #: Share of an interval's service that a chain loses to moving.
+    moving: Moving = lambda *_: 0.0
     #: Line rate of the ports that all chains of the server share [Gbit/s].
     wire_gbps: float = math.inf
 

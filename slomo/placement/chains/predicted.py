@@ -11,7 +11,6 @@ keeps them. Its own model of the drops is not rebuilt; these predictions replace
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,17 +53,28 @@ def best_nodes(
     """
     if judges.estimate is None:
         raise InvalidValueError("policy 'slomo-numa' has no predictions", hint="give trained models")
-    worth = _Worth(chains, interval, judges, before or {})
-    lengths = [len(item.request.chain) for item in chains]
-    if len(nodes) ** len(chains) > MOST_WAYS:
-        choice = climbed(_starts(chains, interval, nodes, before), nodes, worth)
+    estimate, was = judges.estimate, before or {}
+
+    def named(choice: Choice) -> dict[str, tuple[int, ...]]:
         return {item.request.id: seats for item, seats in zip(chains, choice, strict=True)}
-    choices = every_choice(lengths, nodes)
+
+    def lost_mpps(choice: Choice) -> float:
+        homes = [was.get(item.request.id, seats) for item, seats in zip(chains, choice, strict=True)]
+        moved = [each for each in zip(chains, homes, choice, strict=True) if each[1] != each[2]]
+        return sum(item.offered_mpps(interval) * judges.moving(item, home, seats) for item, home, seats in moved)
+
+    def worth(choices: Sequence[Choice]) -> list[float]:  # throughput less what moves cost, then fewer moves
+        served = served_at(chains, interval, choices, estimate, judges.keeps, judges.wire_gbps)
+        pairs = zip(served, choices, strict=True)
+        return [round(mpps - lost_mpps(each), 6) - 1e-9 * migrations(was, named(each)) for mpps, each in pairs]
+
+    if len(nodes) ** len(chains) > MOST_WAYS:
+        return named(climbed(_starts(chains, interval, nodes, before), nodes, worth))
+    choices = every_choice([len(item.request.chain) for item in chains], nodes)
     if not choices:
         return filled(by_rate(chains, interval), nodes)
     values = worth(choices)
-    best = choices[max(range(len(choices)), key=lambda number: values[number])]
-    return {item.request.id: seats for item, seats in zip(chains, best, strict=True)}
+    return named(choices[max(range(len(choices)), key=lambda number: values[number])])
 
 
 def _starts(chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], before: Nodes | None) -> list[Choice]:
@@ -73,37 +83,6 @@ def _starts(chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], 
     even = {item.request.id: most_free(len(item.request.chain), free) for item in by_rate(chains, interval)}
     standing = [before] if before is not None and all(name in before for name in names) else []
     return [tuple(seats[name] for name in names) for seats in (*standing, fastest, even)]
-
-
-@dataclass(frozen=True)
-class _Worth:
-    """Computes the value of assignments: predicted throughput minus the cost of moves [Mpps], then fewer moves."""
-
-    chains: Sequence[RatedChain]
-    interval: int
-    judges: Judges
-    before: Nodes
-
-    def __call__(self, choices: Sequence[Choice]) -> list[float]:
-        """Return the value of each assignment of chains to nodes."""
-        assert self.judges.estimate is not None, "BUG: looked at before"
-        keeps = self.judges.keeps or (lambda _chain, _seats: 1.0)
-        wire_gbps = self.judges.wire_gbps
-        served = served_at(self.chains, self.interval, choices, self.judges.estimate, keeps, wire_gbps)
-        pairs = zip(served, choices, strict=True)
-        return [round(mpps - self._lost(choice), 6) - self._moved(choice) for mpps, choice in pairs]
-
-    def _lost(self, choice: Choice) -> float:
-        lost_mpps, moving = 0.0, self.judges.moving
-        for item, seats in zip(self.chains, choice, strict=True):
-            here = self.before.get(item.request.id, seats)
-            if moving is not None and here != seats:
-                lost_mpps += item.offered_mpps(self.interval) * moving(item, here, seats)
-        return lost_mpps
-
-    def _moved(self, choice: Choice) -> float:
-        after = {item.request.id: seats for item, seats in zip(self.chains, choice, strict=True)}
-        return 1e-9 * migrations(self.before, after)
 
 
 def served_at(
