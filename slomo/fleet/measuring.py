@@ -105,9 +105,7 @@ def claim_host(host: FleetHost, work: FleetWork) -> None:
     """Reserve a host for a coordinator."""
     hold(host)
     token, coordinator = _claimed(host)
-    if (token, coordinator) > (work.token, work.coordinator) or (
-        token == work.token and coordinator != work.coordinator
-    ):
+    if token > work.token or (token == work.token and coordinator != work.coordinator):
         raise _stale(host, work, token)
     _room(host).set_aside()
     _write_claim(_state(host) / "claim.json", json.dumps({"token": work.token, "coordinator": work.coordinator}))
@@ -204,13 +202,7 @@ def _apart(host: FleetHost, work: FleetWork) -> FleetWork:
 
 
 def own_resource(host: str) -> str:
-    """Return the name of the Dask resource that only this host's worker has.
-
-    Examples
-    --------
-    >>> own_resource("rack1")
-    'host-rack1'
-    """
+    """Return the name of the Dask resource that only this host's worker has."""
     return f"host-{host}"
 
 

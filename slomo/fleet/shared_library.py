@@ -116,7 +116,7 @@ class SharedLibrary:
     @property
     def models(self) -> tuple[SharedModel, ...]:
         """The shared models, by machine and workload."""
-        return tuple(self._read()[1].models)
+        return tuple(self._read().models)
 
     def push(
         self,
@@ -149,7 +149,7 @@ class SharedLibrary:
         with self._turn():
             before, revision = {}, 0
             if self._exists(INDEX):
-                content = self._read()[1]
+                content = self._read()
                 before, revision = {model.key: model for model in content.models}, content.revision
             for model in made:
                 for other in before.values():
@@ -276,7 +276,7 @@ class SharedLibrary:
         signature = "" if key is None else _signed(content, key)
         self._put(INDEX, (json.dumps(asdict(_SignedIndex(content, signature, signer)), indent=1) + "\n").encode())
 
-    def _read(self) -> tuple[_SignedIndex, _IndexContent]:
+    def _read(self) -> _IndexContent:
         name, hint = f"{self.url}/{INDEX}", "name a store that `slomo models push` wrote"
         raw = self._get(INDEX, "the index")
         try:
@@ -285,7 +285,7 @@ class SharedLibrary:
             raise ConfigurationError(f"{name}: is not text in UTF-8", hint=hint) from None
         if self.allowed_signers is not None:
             _check_signature(outer, Path(self.allowed_signers), name)
-        return outer, parse(outer.content, name, hint).to(_IndexContent, hint)
+        return parse(outer.content, name, hint).to(_IndexContent, hint)
 
 
 def _described(entry: Entry, dataset: str) -> SharedModel:

@@ -34,13 +34,7 @@ def level_of(confidence: float, different: int, together: float = 1.0) -> float:
 
 
 def different_in(members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many different tenants each mix has.
-
-    Examples
-    --------
-    >>> different_in(np.array([[0, 0, 3], [2, -1, -1]])).tolist()
-    [2, 1]
-    """
+    """Return how many different tenants each mix has."""
     ordered = np.sort(members, axis=1)
     first = np.diff(ordered, axis=1, prepend=-1) > 0
     counts: NDArray[np.int64] = first.sum(axis=1)

@@ -92,26 +92,28 @@ class ThroughputEstimates:
         #: (`slomo.drift.correction`).
         self.factors: Mapping[str, Mapping[str, float]] = {}
         self._worst: dict[str, WorstCase | None] = {}
-        self._strange: dict[tuple[str, str], bool] = {}
+        self._found: dict[tuple[str, str], NFModel | None] = {}
         self.how = PredictionOptions(self.method, model, explain=False)
         self._fingerprints: dict[tuple[str, ...], str] = {}
         self._by_machine: dict[str, Kinds] = {}
-        self._solo: dict[tuple[str, str], float | None] = {}
         self._jointly: dict[str, bool] = {}
 
     def profile(self, machine: str, workload: str) -> PartitionResponse | None:
         """Return a workload's profile over cache ways and load; None if there is none."""
         return self.profiles.get((machine, without_load(workload)))
 
+    def profiles_of(self, machine: str, request: Request) -> list[PartitionResponse] | None:
+        """Return the profile of every stage of a request; None if one has none."""
+        profiles = [each for w in request.chain if (each := self.profile(machine, w.key)) is not None]
+        return profiles if len(profiles) == len(request.chain) else None
+
     def solo_mpps(self, machine: str, workload: str) -> float | None:
         """Return the solo throughput [Mpps]; None if nothing is known on this machine."""
-        key = (machine, workload)
-        if key not in self._solo:
-            model, profile = self._find(machine, workload), self.profile(machine, workload)
-            self._solo[key] = model.solo_mpps if model else (profile.solo_mpps if profile else None)
-            if self._solo[key] is None and (worst := self.worst(machine)) is not None:
-                self._solo[key] = self.solo_mpps(machine, worst.sensitive)
-        return self._solo[key]
+        known = self._find(machine, workload) or self.profile(machine, workload)
+        if known is not None:
+            return known.solo_mpps
+        worst = self.worst(machine)
+        return None if worst is None else self.solo_mpps(machine, worst.sensitive)
 
     def worst(self, machine: str) -> WorstCase | None:
         """Return the functions that stand for functions without a model on a machine; None if none do."""
@@ -129,12 +131,7 @@ class ThroughputEstimates:
 
     def is_stranger(self, machine: str, workload: str) -> bool:
         """Return whether a network function has no model, so that the worst case stands for it."""
-        if not self.takes_strangers:
-            return False
-        key = (machine, workload)
-        if key not in self._strange:
-            self._strange[key] = self._find(machine, workload) is None
-        return self._strange[key]
+        return self.takes_strangers and self._find(machine, workload) is None
 
     def predictable(self, machine: str, workload: str) -> bool:
         """Return whether a mix with this workload can be predicted on this machine."""
@@ -392,8 +389,10 @@ class ThroughputEstimates:
         return UnknownNameError("network function", wrong, known, hint=hint, where=f"of request '{owner}'")
 
     def _find(self, machine: str, workload: str) -> "NFModel | None":
-        key = without_load(workload)
-        try:
-            return self.library[machine, key] if (machine, key) in self.library else self.library.find(key, machine)
-        except UnknownNameError:
-            return None
+        key = (machine, without_load(workload))
+        if key not in self._found:
+            try:
+                self._found[key] = self.library[key] if key in self.library else self.library.find(key[1], machine)
+            except UnknownNameError:
+                self._found[key] = None
+        return self._found[key]

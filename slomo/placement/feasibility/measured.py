@@ -38,12 +38,7 @@ class _Known:
 
 
 class MeasuredRates:
-    """Measured throughputs of mixes on one machine, found by numbers of models.
-
-    Examples
-    --------
-    >>> MeasuredRates([]).apply(np.array([[0]]), (np.ones((1, 1)),) * 3, 0.95, np.array([1]))
-    """
+    """Measured throughputs of mixes on one machine, found by numbers of models."""
 
     def __init__(self, models: "Sequence[NFModel]") -> None:
         numbers = {model.workload.key: number for number, model in enumerate(models)}

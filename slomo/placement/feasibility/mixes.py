@@ -9,8 +9,8 @@ import math
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from slomo.placement.feasibility.memo import Memo
 from slomo.placement.problem.cluster import Server
 
 #: Numbers of pieces, in ascending order; () is an empty socket.
@@ -48,13 +48,7 @@ class Host:
 
 
 def host_of(server: Server) -> Host:
-    """Return the kind of server to which a server belongs.
-
-    Examples
-    --------
-    >>> host_of(Server("a", "e5-2620v4"))
-    Host(machine='e5-2620v4', cores=8, ways=18, cost=1.0, threads=1, port_gbps=None, wire_gbps=80.0)
-    """
+    """Return the kind of server to which a server belongs."""
     cost = server.cost / len(server.nics)
     machine = server.machine_type
     wire = machine.shared_wire_gbps()
@@ -93,13 +87,16 @@ class Pieces:
     def __init__(self) -> None:
         self._known: dict[Piece, int] = {}
         self._list: list[Piece] = []
-        self._cores: Memo[Signature, int] = Memo(MOST_SIGNATURES)
-        self._grown: Memo[tuple[Signature, int], Signature] = Memo(MOST_SIGNATURES)
         self._numbering = threading.Lock()
+        #: Number of cores that the mix of a signature takes.
+        self.cores = lru_cache(MOST_SIGNATURES)(self._count_cores)
+        #: Signature of the same mix with one more piece (unit of placement).
+        self.grown = lru_cache(MOST_SIGNATURES)(_grown)
 
     def sizes(self) -> dict[str, int]:
         """Return the number of entries in each cache."""
-        return {"signatures": len(self._cores), "grown signatures": len(self._grown)}
+        caches = {"signatures": self.cores, "grown signatures": self.grown}
+        return {name: cache.cache_info().currsize for name, cache in caches.items()}
 
     def number(self, piece: Piece) -> int:
         """Return the number of `piece`; a piece not seen before gets a new one."""
@@ -118,44 +115,24 @@ class Pieces:
     def __len__(self) -> int:
         return len(self._list)
 
-    def grown(self, signature: Signature, number: int) -> Signature:
-        """Return the signature of the same mix with one more piece (unit of placement)."""
-        key = (signature, number)
-        grown = self._grown.recall(key)
-        if grown is None:
-            grown = self._grown[key] = tuple(sorted((*signature, number)))
-        return grown
-
     def of(self, signature: Signature) -> tuple[Piece, ...]:
         """Return the pieces (units of placement) of the mix that a signature stands for."""
         return tuple(self._list[number] for number in signature)
 
-    def cores(self, signature: Signature) -> int:
-        """Return the number of cores that the mix of a signature takes."""
-        cores = self._cores.recall(signature)
-        if cores is None:
-            cores = self._cores[signature] = sum(len(self._list[number].workloads) for number in signature)
-        return cores
+    def _count_cores(self, signature: Signature) -> int:
+        return sum(len(self._list[number].workloads) for number in signature)
+
+
+def _grown(signature: Signature, number: int) -> Signature:
+    return tuple(sorted((*signature, number)))
 
 
 def without(signature: Signature, number: int) -> Signature:
-    """Return the signature of the same mix without one of its pieces (instances placed together).
-
-    Examples
-    --------
-    >>> without((1, 2, 2), 2)
-    (1, 2)
-    """
+    """Return the signature of the same mix without one of its pieces (instances placed together)."""
     place = signature.index(number)
     return signature[:place] + signature[place + 1 :]
 
 
 def tenants_of(pieces: Iterable[Piece]) -> tuple[str, ...]:
-    """Return the workload keys of all NFs in `pieces` (a piece: instances that are placed together on one socket).
-
-    Examples
-    --------
-    >>> tenants_of([Piece(("lpm", "nat")), Piece(("lpm",))])
-    ('lpm', 'nat', 'lpm')
-    """
+    """Return the workload keys of all NFs in `pieces` (a piece: instances that are placed together on one socket)."""
     return tuple(key for piece in pieces for key in piece.workloads)

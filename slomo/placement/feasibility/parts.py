@@ -11,7 +11,7 @@ from itertools import product
 
 from slomo.placement.feasibility.estimates import Rate, Tenants
 from slomo.placement.feasibility.memo import Memo
-from slomo.placement.feasibility.rates import RateBook
+from slomo.placement.feasibility.rates import RateBook, without_one
 
 #: Largest number of sub-mixes examined; for larger mixes, only those with one or two tenants less.
 MOST_PARTS = 30_000
@@ -61,8 +61,8 @@ class LeastRates:
         rates = self._book.rates(machine, [key[0] for key in unseen], [key[1] for key in unseen])
         for key, own in zip(unseen, rates, strict=True):  # the smaller parts come first
             lowest = {kind: rate[1] for kind, rate in own.items()}
-            for smaller in _one_less(*key):
-                for kind, low in least_of.get(smaller, {}).items():
+            for part in without_one(key[0]):
+                for kind, low in least_of.get((part, min(promised, len(set(part)))), {}).items():
                     lowest[kind] = _lower(lowest[kind], low)
             least_of[key] = self._seen[(machine, *key)] = lowest
         return least_of[mix, promised]
@@ -71,11 +71,6 @@ class LeastRates:
 def _key(kinds: Sequence[str], part: Sequence[int], promised: int) -> _Key:
     mix = tuple(sorted(kind for kind, count in zip(kinds, part, strict=True) for _ in range(count)))
     return mix, min(promised, len(set(mix)))
-
-
-def _one_less(mix: Tenants, promised: int) -> list[_Key]:
-    less = [mix[:at] + mix[at + 1 :] for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
-    return [(part, min(promised, len(set(part)))) for part in less if part]
 
 
 def _lower(one: float, other: float) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from slomo.placement.feasibility.memo import Memo
 from slomo.vocabulary.vector import Floats
 
 Mix = tuple[int, ...]
+Tenant = TypeVar("Tenant", int, str)
 #: Largest number of mixes with cached rates.
 MOST_RATES = 200_000
 
@@ -156,7 +158,7 @@ def _tabulated(
 
 def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix, int]) -> Floats:
     """Return each tenant's lowest throughput over all smaller mixes, from those with one tenant less."""
-    whole = [(number, mix[:at] + mix[at + 1 :]) for number, mix in enumerate(mixes) for at in _firsts(mix)]
+    whole = [(number, part) for number, mix in enumerate(mixes) for part in without_one(mix)]
     result = low.copy()
     if rows:
         numbers = np.array([number for number, _ in whole], dtype=np.int64)
@@ -165,9 +167,9 @@ def _least(mixes: Sequence[Mix], low: Floats, before: Floats, rows: Mapping[Mix,
     return result
 
 
-def _firsts(mix: Mix) -> list[int]:
-    """Return the index of the first of each group of equal tenants in a mix."""
-    return [at for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
+def without_one(mix: tuple[Tenant, ...]) -> list[tuple[Tenant, ...]]:
+    """Return a mix without one tenant, once for each group of equal tenants."""
+    return [mix[:at] + mix[at + 1 :] for at, kind in enumerate(mix) if at == 0 or kind != mix[at - 1]]
 
 
 def _rates(
@@ -192,5 +194,5 @@ def _grown(mixes: Sequence[Mix], holding: Mapping[Mix, int]) -> Iterator[Mix]:
         for kind in kinds:
             if kind >= mix[-1]:
                 made = (*mix, kind)
-                if all(made[:at] + made[at + 1 :] in holding for at in _firsts(made)):
+                if all(part in holding for part in without_one(made)):
                     yield made

@@ -181,13 +181,10 @@ class DecisionWriter:
         return None if needed is None else self._estimates.rounded(request, host.machine, needed)
 
     def _best_latency(self, request: Request, host: Host) -> float | None:
-        profiles = [self._estimates.profile(host.machine, workload.key) for workload in request.chain]
+        profiles = self._estimates.profiles_of(host.machine, request) or []
         column = 1 if request.slo.p95_us else 2
-        return (
-            sum(p.latency[0][column] for p in profiles if p and p.latency)
-            if all(p and p.latency for p in profiles)
-            else None
-        )
+        known = profiles and all(profile.latency for profile in profiles)
+        return sum(profile.latency[0][column] for profile in profiles) if known else None
 
     def _assignment(self, place: Socket, core: int, masks: dict[int, int]) -> Assignment:
         owner, number, stage = place.cores[core]

@@ -24,7 +24,7 @@ from slomo.placement.online.scaling import scale_out
 from slomo.placement.online.settings import Fallback, Observe, PlacerSettings
 from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy
-from slomo.placement.policies.registry import make_policy, policy_class
+from slomo.placement.policies.registry import policy_class
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request, check_request, require_placed, unique_requests
@@ -121,7 +121,7 @@ class Placer:
         estimates.takes_strangers, estimates.factors = said.fallback == "worst-case", said.factors
         estimates.check_machines(cluster.machine_types)
         pieces = Pieces()
-        return Admission(ClusterState(cluster, pieces), make_policy(kind, estimates, pieces), estimates, said.fallback)
+        return Admission(ClusterState(cluster, pieces), kind(estimates, pieces), estimates, said.fallback)
 
     def __repr__(self) -> str:
         return (

@@ -29,12 +29,6 @@ class ClusterState:
     those that were removed included; `tainted` and `limited` are servers with taints, and with limited amounts of
     something or reserved cores; `closed` are servers that take nothing more, each with the reason; `version` is raised
     by every change.
-
-    Examples
-    --------
-    >>> state = ClusterState(Cluster.uniform("e5-2620v4", 2), Pieces())
-    >>> len(state.sockets), state.servers_used
-    (2, 0)
     """
 
     def __init__(self, cluster: Cluster, pieces: Pieces) -> None:
@@ -165,12 +159,12 @@ class ClusterState:
 
     def lowest(self, host: Host, signature: Signature) -> int | None:
         """Return the lowest-numbered CPU socket of a kind, on an open server, with a given mix; None if none."""
-        key = (host, signature)
-        return self._groups.lowest(host, signature, lambda number: self._belongs(number, key))
 
-    def _belongs(self, number: int, key: tuple[Host, Signature]) -> bool:
-        place = self.sockets[number]
-        return place.signature == key[1] and place.host == key[0] and place.server not in self.closed
+        def belongs(number: int) -> bool:
+            place = self.sockets[number]
+            return place.signature == signature and place.host == host and place.server not in self.closed
+
+        return self._groups.lowest(host, signature, belongs)
 
     def empty_sockets(self, host: Host) -> list[int]:
         """Return the empty open sockets of a kind, in order."""

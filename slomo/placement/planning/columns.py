@@ -152,13 +152,7 @@ def whole_numbers(
 
 
 def served(columns: Sequence[Column]) -> Counts:
-    """Return how many requests of each class each mix serves, shape ``(columns, classes)``.
-
-    Examples
-    --------
-    >>> served([Column((0, 1), (1, 1))]).tolist()
-    [[1, 1]]
-    """
+    """Return how many requests of each class each mix serves, shape ``(columns, classes)``."""
     return np.array([column.serves for column in columns], dtype=np.int64)
 
 

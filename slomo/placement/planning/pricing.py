@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from slomo.placement.feasibility.mixes import Host, Signature
 from slomo.placement.feasibility.oracle import Oracle
-from slomo.placement.planning.columns import Column
+from slomo.placement.planning.columns import Column, Counts
 from slomo.vocabulary.vector import Floats
 
-Counts = NDArray[np.int64]
 #: Largest number of mixes judged by :func:`enumerate_mixes`.
 _MOST_JUDGED = 60_000
 

@@ -26,13 +26,7 @@ _MOST_CHOICES, _SOLVER_SHARE = 1500, 0.5
 
 
 class Listed:
-    """Finds valuable mixes in a given list.
-
-    Examples
-    --------
-    >>> Listed([Column((0, 0), (2,)), Column((0,), (1,))]).fill(np.array([0.5]), np.array([1])).signature
-    (0, 0)
-    """
+    """Finds valuable mixes in a given list."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns, self._serves = columns, served(columns)

@@ -12,14 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slomo.placement.feasibility.mixes import Host, Pieces
 from slomo.placement.feasibility.rates import RateTable
-from slomo.placement.planning.columns import Column
+from slomo.placement.planning.columns import Column, Counts
 from slomo.vocabulary.vector import Floats
 
-Counts = NDArray[np.int64]
 #: Number of mixes returned per round, best first, beside the best one for every kind.
 _MOST_FOUND = 40
 
@@ -136,7 +134,7 @@ class _Kind:
         self._whole = bool(np.isin(self.takes, (1, cores + 1)).all())
         self._last: tuple[bytes, bytes] | None = None
         self._value: Floats = np.zeros(0)
-        self._choice: list[NDArray[np.int64]] = []
+        self._choice: list[Counts] = []
         self._order: list[list[int]] = []
 
     def levels(self, low_mpps: Floats) -> Counts:

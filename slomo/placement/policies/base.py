@@ -178,17 +178,3 @@ class Policy:
         """Return places for a batch, for plans that distinguish equal requests; or None."""
         del host, batch
         return None
-
-
-def in_order(policy: Policy, host: Host, demand: Demand) -> Sequence[int]:
-    """Return the pieces (instances placed together) of a batch, the most demanding first.
-
-    Examples
-    --------
-    >>> from slomo.models.library import ModelLibrary
-    >>> policy = Policy(ThroughputEstimates(ModelLibrary([])), Pieces())
-    >>> one, two = (policy.pieces.number(Piece(("lpm",) * stages)) for stages in (1, 2))
-    >>> list(in_order(policy, Host("e5-2620v4", 8, 18), {one: 3, two: 1})) == [two, one]
-    True
-    """
-    return sorted(demand, key=lambda piece: (-policy.weight(host, piece), piece))

@@ -20,7 +20,7 @@ from slomo.placement.planning.columns import Column, Pricing
 from slomo.placement.planning.packing import pack
 from slomo.placement.planning.rounding import fill_by_value
 from slomo.placement.planning.shared_pricing import Demanded, SharedPricing, classes_of
-from slomo.placement.policies.base import Demand, Policy, in_order
+from slomo.placement.policies.base import Demand, Policy
 from slomo.placement.problem.request import Request
 
 #: Mixes predicted ahead per request of a batch, at most.
@@ -133,7 +133,7 @@ class PredictedBestFit(Policy):
 
     def packed(self, host: Host, demand: Demand) -> dict[Signature, int]:
         """Return the best of several plans: most demanding requests first or last, splits small or large."""
-        order = in_order(self, host, demand)
+        order = sorted(demand, key=lambda piece: (-self.weight(host, piece), piece))
         small = self.cutting(host).alternatives
         large = {piece: options[::-1] for piece, options in small.items()}
         tried = [

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from slomo.errors import InvalidValueError
 from slomo.placement.chains.policies import chain_policy_names
-from slomo.placement.feasibility.estimates import ThroughputEstimates
-from slomo.placement.feasibility.mixes import Pieces
 from slomo.placement.policies.base import Policy
 from slomo.plugins import imported, load_plugin, require_name
 
@@ -73,9 +71,3 @@ def policy_class(name: str) -> type[Policy]:
         return policy
     built_in: type[Policy] = imported(f"slomo.placement.policies.{_policies()[name]}")
     return built_in
-
-
-def make_policy(policy: str | type[Policy], estimates: ThroughputEstimates, pieces: Pieces) -> Policy:
-    """Create the policy of a given name, or of the caller's own class."""
-    kind = policy_class(policy) if isinstance(policy, str) else policy
-    return kind(estimates, pieces)

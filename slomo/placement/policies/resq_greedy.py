@@ -7,7 +7,6 @@ one instance after the other until their throughput meets the target; 3. first f
 from collections.abc import Iterable, Iterator, Sequence
 
 from slomo.models.responses.partition import PartitionResponse
-from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.latency import promises_latency
 from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Policy, Seats
@@ -23,7 +22,7 @@ class ResqGreedy(Policy):
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield the split into instances that ResQ's greedy algorithm makes."""
-        profiles = _profiles(self.estimates, request, host)
+        profiles = self.estimates.profiles_of(host.machine, request)
         if profiles is None:
             return
         fair = max(host.ways // host.cores, 1)
@@ -48,12 +47,6 @@ class ResqGreedy(Policy):
     def weight(self, host: Host, piece: int) -> float:
         """Return the share of the cache that a piece (instances placed together) uses."""
         return sum(self.pieces[piece].ways) / host.ways
-
-
-def _profiles(estimates: ThroughputEstimates, request: Request, host: Host) -> list[PartitionResponse] | None:
-    chain_profiles = [estimates.profile(host.machine, workload.key) for workload in request.chain]
-    measured_profiles = [profile for profile in chain_profiles if profile is not None]
-    return measured_profiles if len(measured_profiles) == len(chain_profiles) else None
 
 
 def _grown(

@@ -141,7 +141,9 @@ class SolvedProgram:
 
 def solve(host: Host, terms: Sequence[Term], time_limit_s: float, gap: float) -> SolvedProgram:
     """Solve ResQ's mixed-integer program for one set of requests."""
-    servers = min(sum(term.instances for term in terms), _packed(host, terms))
+    sizes = sorted((term.profile.ways_for(term.needed_mpps) or host.ways for term in terms), reverse=True)
+    packed = max(first_fit(host, [(1, size) for size in sizes]), default=0) + 1  # with one instance per request
+    servers = min(sum(term.instances for term in terms), packed)
     program = _Program(host, terms, servers)
     solution, bound = program.solved(time_limit_s, gap)
     seats = None if solution is None else _topped_up(host, terms, program.read(solution))
@@ -217,12 +219,6 @@ def _one_more(together: Floats, one: Floats) -> Floats:
         part = best[ways : ways + len(together)]
         np.maximum(part, together + mpps, out=part)
     return best
-
-
-def _packed(host: Host, terms: Sequence[Term]) -> int:
-    """Return how many servers first fit decreasing uses with one instance per request; the program starts from that."""
-    sizes = sorted((term.profile.ways_for(term.needed_mpps) or host.ways for term in terms), reverse=True)
-    return max(first_fit(host, [(1, size) for size in sizes]), default=0) + 1
 
 
 class _Program:

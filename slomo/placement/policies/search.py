@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import MOST_MIXES
 from slomo.placement.planning.columns import Either
@@ -44,15 +45,15 @@ class MixSearch(PredictedBestFit):
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield ways to split a request: with a shared cache, or with own ways if all profiles are known."""
-        profiles = [self.estimates.profile(host.machine, workload.key) for workload in request.chain]
-        if None in profiles:
+        profiles = self.estimates.profiles_of(host.machine, request)
+        if profiles is None:
             yield from super().cuts(request, host, needed_mpps)
             return
         workloads, any_owned = self.estimates.keys(host.machine, request), False
         for count in range(1, request.replicas + 1):
             most = min(_MOST_SPLIT, request.replicas // count, request.most_together)
             needs = [self.each(request, host, needed_mpps, count * split) for split in range(1, most + 1)]
-            options = self.options(host, workloads, needs)
+            options = self.options(host, workloads, profiles, needs)
             if options:
                 any_owned = True
                 numbers = [self.pieces.number(piece) for piece in options]
@@ -67,25 +68,26 @@ class MixSearch(PredictedBestFit):
         if self.shares and not any_owned:  # profiles promise less than they measured, so that own ways may not do
             yield from super().cuts(request, host, needed_mpps)
 
-    def options(self, host: Host, workloads: tuple[str, ...], needs: Sequence[float | None]) -> tuple[Piece, ...]:
+    def options(
+        self,
+        host: Host,
+        workloads: tuple[str, ...],
+        profiles: Sequence[PartitionResponse],
+        needs: Sequence[float | None],
+    ) -> tuple[Piece, ...]:
         """Return pieces of 1, 2, ... instances that own ways on one socket; each next one uses fewer ways.
 
         `needs` gives each instance's need by number of instances [Mpps], None for numbers that do not suffice.
         """
         pieces: list[Piece] = []
         for split, mpps in enumerate(needs, 1):
-            ways = [None if mpps is None else self.ways_for(host, key, mpps) for key in workloads]
+            ways = [None if mpps is None else profile.ways_for(mpps) for profile in profiles]
             own_ways = [way for way in ways if way is not None]
             piece = Piece(workloads * split, mpps or 0.0, tuple(own_ways) * split, False, split, len(needs))
             fits = len(piece.workloads) <= host.cores and sum(piece.ways) <= host.ways
             if len(own_ways) == len(workloads) and fits and all(sum(piece.ways) < sum(other.ways) for other in pieces):
                 pieces.append(piece)
         return tuple(pieces)
-
-    def ways_for(self, host: Host, workload: str, mpps: float) -> int | None:
-        """Return the smallest number of ways with which an instance serves `mpps`."""
-        profile = self.estimates.profile(host.machine, workload)
-        return None if profile is None else profile.ways_for(mpps)
 
     def plan(self, host: Host, demand: Demand) -> Mapping[Signature, int] | None:
         """Plan a batch by choosing mixes for sockets; return best fit's plan if it needs no more sockets."""

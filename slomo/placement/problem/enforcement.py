@@ -5,7 +5,7 @@ guaranteed.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import InvalidValueError
@@ -56,14 +56,12 @@ def _setting(request: str, number: int, item: Assignment, machine: Machine) -> T
             f"'{request}': {item.workload} on hyper-thread {item.thread} of core {item.core}, needed a core of its own",
             hint="acting knows cores only: place with threads_per_core 1, or pin hyper-threads by hand",
         )
-    decided = asdict(item)  # fields that placement decides, too, are taken over unchanged
-    bandwidth = decided.get("memory_bandwidth_percent")
+    bandwidth = item.memory_bandwidth_percent
     return TenantSetting(
         f"{request}/{item.workload}/{number}",
         cores=(item.socket * machine.cores_per_socket + item.core,),
-        memory_node=decided.get("memory_node"),
+        memory_node=item.memory_node,
         llc_way_mask=item.llc_way_mask,
         buffers=item.buffers,
         memory_bandwidth=None if bandwidth is None else MemoryBandwidth(bandwidth),
-        cpu_weight=decided.get("cpu_weight"),
     )
