@@ -57,7 +57,6 @@ class ReachedHosts:
         by default. `needed`: raise a host's error even where unusable hosts are skipped.
         """
         names = [*(self.names if of is None else of)]
-        resources = {name: {RESOURCE: 1, own_resource(name): 1} for name in names}
         with lost_scheduler_told():
             asked = {
                 name: self.client.submit(
@@ -66,7 +65,7 @@ class ReachedHosts:
                     grouped({name: self.names[name]}),
                     *arguments,
                     pure=False,
-                    resources=resources[name],
+                    resources={RESOURCE: 1, own_resource(name): 1},
                 )
                 for name in names
             }

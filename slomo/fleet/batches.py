@@ -128,8 +128,16 @@ def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDA
     names, target, competitors = _coded(batch)
     index = Path(question.models, INDEX)
     library, known = _opened(question.models, index.stat().st_mtime_ns if index.exists() else 0)
-    tenants = [_tenant(library, known, name, question.machine, (target, competitors), at) for at, name in names]
-    made = predict_members(Members(tuple(tenants), target, competitors), question.machine or "", question.options)
+    for number, name in names:
+        if (question.machine, name) not in known:
+            try:
+                known[question.machine, name] = tenant_of(library, name, question.machine)
+            except SlomoError as error:
+                row = int(np.flatnonzero((target == number) | (competitors == number).any(axis=1))[0])
+                error.message = f"mix {row}: {error.message}"
+                raise
+    tenants = tuple(known[question.machine, name] for _, name in names)
+    made = predict_members(Members(tenants, target, competitors), question.machine or "", question.options)
     columns: dict[str, NDArray[Any]] = {name: getattr(made, name) for name in PREDICTED}
     if question.verdicts:
         reasons = np.array(["; ".join(each) for each in made.reasons], dtype=np.str_)
@@ -141,25 +149,6 @@ def predicted(batch: "pa.RecordBatch", question: BulkQuestion) -> "dict[str, NDA
 def _opened(models: str, changed: int) -> tuple[ModelLibrary, dict[tuple[str | None, str], TenantModel]]:  # noqa: ARG001
     """Return a library of models, and remembered look-ups of names; both are renewed when the models change."""
     return load_library(models), {}
-
-
-def _tenant(
-    library: ModelLibrary,
-    known: dict[tuple[str | None, str], TenantModel],
-    name: str,
-    machine: str | None,
-    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
-    number: int,
-) -> TenantModel:
-    """Return the number of a network function, looked up by its name only once."""
-    if (machine, name) not in known:
-        try:
-            known[machine, name] = tenant_of(library, name, machine)
-        except SlomoError as error:
-            row = int(np.flatnonzero((rows[0] == number) | (rows[1] == number).any(axis=1))[0])
-            error.message = f"mix {row}: {error.message}"
-            raise
-    return known[machine, name]
 
 
 def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.int64], NDArray[np.int64]]:

@@ -207,21 +207,15 @@ def own_resource(host: str) -> str:
 
 
 def grouped(hosts: Mapping[str, FleetHost | None]) -> dict[FleetHost | None, str]:
-    """Return hosts' names grouped by what a run must know of a host; excluded hosts map to None.
-
-    Examples
-    --------
-    >>> list(grouped({"a": FleetHost("a", "lab@a"), "b": FleetHost("b"), "c": None}).values())
-    ['a b', 'c']
-    """
+    """Return hosts' names grouped by what a run must know of a host; excluded hosts map to None."""
     groups: dict[FleetHost | None, list[str]] = {}
     for name, host in hosts.items():
         groups.setdefault(host and FleetHost("", state=host.state, host_file=host.host_file), []).append(name)
     return {host: " ".join(names) for host, names in groups.items()}
 
 
-def here(hosts: Mapping[FleetHost | None, str]) -> FleetHost:
-    """Return the host on which this Dask worker runs.
+def on_worker(function: Callable[..., Any], hosts: Mapping[FleetHost | None, str], *arguments: Any) -> Any:
+    """Run a function on the Dask worker of a host, with that host as its first argument.
 
     Raises TestbedError for an unknown worker; `distributed.Reschedule` on an excluded host.
     """
@@ -231,15 +225,10 @@ def here(hosts: Mapping[FleetHost | None, str]) -> FleetHost:
     for host, names in hosts.items():
         if name in names.split():
             if host is not None:
-                return replace(host, name=name)
+                return function(replace(host, name=name), *arguments)
             time.sleep(_MOMENT_S)
             raise Reschedule
     raise TestbedError(f"worker '{name}' is no host of this fleet", hint="start workers with --name HOST")
-
-
-def on_worker(function: Callable[..., Any], hosts: Mapping[FleetHost | None, str], *arguments: Any) -> Any:
-    """Run a function on the Dask worker of a host, with that host as its first argument."""
-    return function(here(hosts), *arguments)
 
 
 def _state(host: FleetHost) -> Path:

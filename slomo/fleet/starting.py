@@ -137,13 +137,7 @@ class Starter:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return the given port if it is free, else 0, which stands for any free port.
-
-    Examples
-    --------
-    >>> free_port("127.0.0.1", 0)
-    0
-    """
+    """Return the given port if it is free, else 0, which stands for any free port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
