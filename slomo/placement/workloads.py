@@ -116,10 +116,7 @@ def arrivals(
 ) -> tuple[Event, ...]:
     """Return Poisson arrivals with exponential durations as events in order of time.
 
-    Raises
-    ------
-    InvalidValueError
-        For a rate or stay that is not above 0.
+    Raises InvalidValueError for a rate or stay that is not above 0.
 
     Examples
     --------

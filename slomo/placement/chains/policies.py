@@ -74,9 +74,7 @@ def numasfp(
 def octans(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Fill nodes in order with whole chains, the fastest first.
-
-    `octans`: give the node of the NIC to the chains with the highest rates.
+    """Fill nodes in order with whole chains, the fastest first, which so get the node of the NIC.
 
     Octans (Zheng et al., TPDS'21) as NUMASFP (COMSNETS'22) describes it: chains with high traffic rates on the local
     node until its resources are used up; static. Octans' own optimisation by predicted drops is not rebuilt.
@@ -88,9 +86,7 @@ def octans(
 def node_first(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Fill nodes in order stage by stage, so that a chain may be split between two nodes.
-
-    `node-first`: fill the NIC's node, then the next, in the chains' given order.
+    """Fill the NIC's node, then the next, stage by stage, so that a chain may be split between two nodes.
 
     NUMASFP (COMSNETS'22), "alternative placement mechanisms": on the local node first until all its resources are
     consumed, then on the remote node; static.
@@ -102,9 +98,7 @@ def node_first(
 def node_balance(
     chains: Sequence[RatedChain], interval: int, nodes: Sequence[Node], judges: Judges, before: Nodes | None
 ) -> dict[str, tuple[int, ...]]:
-    """Put each chain on the node that has most free cores.
-
-    `node-balance`: divide the chains among the nodes so that cores are used evenly.
+    """Put each chain on the node that has most free cores, so that cores are used evenly.
 
     NUMASFP (COMSNETS'22), "alternative placement mechanisms": chains are divided into all nodes to balance each node's
     core utilisation; static. The paper does not say whether chains are kept whole; they are here, which is the more
@@ -158,13 +152,7 @@ def chain_policy_names() -> tuple[str, ...]:
 
 
 def chain_policy(name: str) -> ListedChainPolicy:
-    """Return a policy for chains by its name. Raises UnknownNameError, with the nearest name, if there is none.
-
-    Examples
-    --------
-    >>> chain_policy("octans").decide.__name__, chain_policy("numasfp").allocates
-    ('octans', True)
-    """
+    """Return a policy for chains by its name. Raises UnknownNameError, with the nearest name, if there is none."""
     if name not in _POLICIES:
         raise UnknownNameError("policy for chains on NUMA nodes", name, _POLICIES)
     return _POLICIES[name]

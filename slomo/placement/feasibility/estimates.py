@@ -232,9 +232,7 @@ class ThroughputEstimates:
         promise.
         """
         kinds = self._kinds(machine)
-        ordered = sorted(
-            (code, need) for code, (_, need) in zip(self.codes(machine, [k for k, _ in needs]), needs, strict=True)
-        )
+        ordered = sorted((kinds.code(key), need) for key, need in needs)
         members = np.array([[code for code, _ in ordered]], dtype=np.int64)
         members = np.where(kinds.strange(members), kinds.sensitive, members)
         who, needed = kinds.models_of(members)[0], np.array([need for _, need in ordered])
@@ -242,11 +240,9 @@ class ThroughputEstimates:
         calibrations = kinds.calibrations(bool(places.jointly[0]), str(kinds.families(who[np.newaxis], self.model)[0]))
         factors = kinds.factors_of(who, self.factors.get(machine, {}))
         measured = kinds.measured.breaking(members[0], needed)
-        return (
-            measured
-            if measured is not None
-            else breaking(calibrations, kinds.solo_mpps, who, places.possible[0], needed / factors)
-        )
+        if measured is not None:
+            return measured
+        return breaking(calibrations, kinds.solo_mpps, who, places.possible[0], needed / factors)
 
     def lacking(self, machine: str, workload: str, different: int = 1) -> tuple[int, int] | None:
         """Return how many errors promises to `different` workloads of a socket need, and how many are known."""

@@ -117,13 +117,7 @@ class Kinds:
 
 @lru_cache(maxsize=65_536)
 def without_load(workload: str) -> str:
-    """Return a workload's key without its offered load.
-
-    Examples
-    --------
-    >>> without_load("lpm@64B,100000f,2.5Mpps")
-    'lpm@64B,100000f'
-    """
+    """Return a workload's key without its offered load."""
     if "pps" not in workload:
         return workload
     parsed = parse_workload(workload)

@@ -75,14 +75,7 @@ class Piece:
 
 
 class Pieces:
-    """Gives every different piece (unit of placement) a number; equal pieces have equal numbers.
-
-    Examples
-    --------
-    >>> pieces = Pieces()
-    >>> pieces.number(Piece(("lpm",))), pieces.number(Piece(("nat",))), pieces.number(Piece(("lpm",)))
-    (0, 1, 0)
-    """
+    """Gives every different piece (unit of placement) a number; equal pieces have equal numbers."""
 
     def __init__(self) -> None:
         self._known: dict[Piece, int] = {}

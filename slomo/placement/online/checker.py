@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 from slomo.placement.online.constraints import (
     HARD,
     eligible_domains,
-    is_must,
     limits_of,
     means,
     taken_of,
 )
 from slomo.placement.online.sockets import Spot
 from slomo.placement.problem.decision import Refusal
-from slomo.placement.problem.request import Request, Wanted
+from slomo.placement.problem.request import Request, Wanted, is_must
 from slomo.placement.problem.whereabouts import HOST, untolerated
 
 if TYPE_CHECKING:

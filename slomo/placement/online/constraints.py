@@ -14,7 +14,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.feasibility.mixes import Piece
 from slomo.placement.online.sockets import Socket
 from slomo.placement.problem.cluster import Cluster, Server
-from slomo.placement.problem.request import Request, Wanted
+from slomo.placement.problem.request import Request, Wanted, is_must
 from slomo.placement.problem.whereabouts import HOST, Neighbours, Spread, untolerated
 from slomo.vocabulary.wire import wire_gbps
 
@@ -177,11 +177,6 @@ class Constraints:
         return score
 
 
-def is_must(wanted: Wanted) -> bool:
-    """Return whether an affinity must be met, not only preferred."""
-    return isinstance(wanted, str) or wanted.weight is None
-
-
 def means(wanted: Wanted, request: Request) -> bool:
     """Return whether an id or labels in an affinity select this request."""
     return wanted == request.id if isinstance(wanted, str) else wanted.names(request.labels)
@@ -311,13 +306,7 @@ def taken_of(server: Server, request: Request, piece: Piece) -> dict[str, float]
 
 
 def amounts_of(request: Request, piece: Piece) -> dict[str, float]:
-    """Return the amounts of resources that a piece (instances placed together) takes of a server.
-
-    Examples
-    --------
-    >>> amounts_of(Request("a", "lpm", resources={"memory_gib": 2}), Piece(("lpm", "lpm"), 1.0, instances=2))
-    {'memory_gib': 4.0, 'nic_gbps': 1.344}
-    """
+    """Return the amounts of resources that a piece (instances placed together) takes of a server."""
     amounts = {name: float(amount) * piece.instances for name, amount in request.resources}
     traffic = request.chain[0].traffic
     mpps = piece.needed_mpps or traffic.offered_mpps or 0.0

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from slomo.placement.online.change import ClusterChange
 from slomo.placement.online.checker import Before, broken_constraints, keeps_promise
-from slomo.placement.online.constraints import is_must, means
+from slomo.placement.online.constraints import means
 from slomo.placement.online.moves import Move, move_of, moved_spot
 from slomo.placement.online.sockets import Spot
-from slomo.placement.problem.request import Request
+from slomo.placement.problem.request import Request, is_must
 
 if TYPE_CHECKING:
     from slomo.placement.online.admission import Admission

@@ -40,11 +40,6 @@ class Judge:
     fingerprint of a machine, by name, where mixes run; a placement on another machine of that name is not judged.
     `each`: runs every mix of a placement: `map`, or what does so elsewhere (`slomo.fleet.spread`); judgements do not
     depend on it.
-
-    Attributes
-    ----------
-    mixes_run : int
-        Different mixes run so far.
     """
 
     def __init__(

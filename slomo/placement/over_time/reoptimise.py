@@ -102,29 +102,11 @@ def reoptimise(
     servers. The plan with the highest value is carried out: servers saved less moves times their cost. Requests'
     disruption budgets are kept.
 
-    Parameters
-    ----------
-    placer : Placer
-        Its present placement.
-    threshold : float
-        Share of servers in use beyond those of the plan from which on to migrate, 0 or more.
-    planner : str or Policy class, optional
-        Policy that plans, for instance ``"resq-milp"`` behind ``"resq-greedy"``; the placer's own by default.
-    max_moves : int, optional
-        Pieces that may move; a share of all by default.
-    cost_per_move : float
-        Cost of a move, in servers.
-    max_share : float
-        Share of all pieces that may move where `max_moves` is not given; 1 for all.
-    arriving : iterable of Request
-        Newcomers, placed in the same plan. Who is refused where nothing moves stays refused.
-
-    Raises
-    ------
-    InvalidValueError
-        For a threshold that is no number from 0, a negative budget or cost, or a newcomer that is placed already.
-    UnknownNameError
-        For a policy there is none of, or an unknown request in a newcomer's affinity.
+    `planner`: policy that plans, for instance ``"resq-milp"`` behind ``"resq-greedy"``; the placer's own by default.
+    `max_moves`: pieces that may move; the share `max_share` of all by default, 1 for all. `cost_per_move`: in servers.
+    `arriving`: newcomers, placed in the same plan; who is refused where nothing moves stays refused. Raises
+    InvalidValueError for a threshold that is no number from 0, a negative budget or cost, or a newcomer that is placed
+    already; UnknownNameError for a policy there is none of, or an unknown request in a newcomer's affinity.
 
     Examples
     --------

@@ -75,29 +75,26 @@ class Relaxed:
     bound: float
 
 
-def relaxed(
-    demand: Floats, columns: dict[Signature, Column], pricing: Pricing | None, deadline: float
-) -> tuple[Relaxed, int]:
-    """Return the best plan with fractions of sockets, as far as the time limit allows, and the number of rounds.
+def relaxed(demand: Floats, columns: dict[Signature, Column], pricing: Pricing | None, deadline: float) -> Relaxed:
+    """Return the best plan with fractions of sockets, as far as the time limit allows.
 
     Without pricing, a column that serves more of a class than the demand counts as serving the demand, which tightens
     the relaxation. Pricing does not know of that, so Farley's bound would not hold.
     """
-    bound, rounds = 0.0, 0
+    bound = 0.0
     while True:
         chosen = list(columns.values())
         serves = served(chosen).astype(np.float64).T
         serves = np.minimum(serves, demand[:, np.newaxis]) if pricing is None else serves
         value, usage, prices = linear_plan(np.ones(len(chosen)), serves, demand)
-        rounds += 1
         if pricing is None:
-            return Relaxed(chosen, usage, prices, value), rounds
+            return Relaxed(chosen, usage, prices, value)
         priced, best = pricing(prices)
         bound = max(bound, float(prices @ demand) / max(best, 1.0))
         fresh = {column.signature: column for column in priced if column.signature not in columns}
         close = math.ceil(bound - 1e-6) >= math.ceil(value - 1e-6) or value - bound < _CLOSE * value
         if best <= 1.0 + _IMPROVES or not fresh or close or time.perf_counter() > deadline:
-            return Relaxed(chosen, usage, prices, bound), rounds
+            return Relaxed(chosen, usage, prices, bound)
         columns = (_kept(chosen, usage, prices) if len(columns) > _MOST_COLUMNS else columns) | fresh
 
 

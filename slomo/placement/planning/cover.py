@@ -29,9 +29,6 @@ class MixPlan:
     lower_bound: int
     #: Whether every mix that could improve the bound was examined.
     proven: bool = True
-    #: Number of mixes examined, and of price updates.
-    columns: int = 0
-    rounds: int = 0
     #: Time taken [s].
     seconds: float = 0.0
     #: Restriction on mixes under which the proof holds; empty for none.
@@ -82,8 +79,8 @@ def cover(
     begun = time.perf_counter()
     needed = np.array(demand, dtype=np.float64)
     columns = {column.signature: column for column in start}
-    root, rounds = relaxed(needed, columns, pricing, begun + _BOUND_SHARE * time_limit_s)
+    root = relaxed(needed, columns, pricing, begun + _BOUND_SHARE * time_limit_s)
     finder = Listed(list(columns.values())) if pricing is None else pricing
     sockets = whole_plan(needed.astype(np.int64), root, finder, begun + time_limit_s)
     lower = math.ceil(root.bound - 1e-6)
-    return MixPlan(sockets, lower, complete, len(root.columns), rounds, time.perf_counter() - begun, premise)
+    return MixPlan(sockets, lower, complete, time.perf_counter() - begun, premise)

@@ -15,7 +15,7 @@ def pack(
     host: Host,
     demand: Mapping[int, int],
     order: Sequence[int],
-    alternatives: Mapping[int, Sequence[int]] | None = None,
+    alternatives: Mapping[int, Sequence[int]],
 ) -> dict[Signature, int]:
     """Put each piece (unit of placement) on the fullest socket where all promises are kept, else on an empty one.
 
@@ -26,8 +26,7 @@ def pack(
     for piece in order:
         left = demand[piece]
         while left > 0:
-            options = (alternatives or {}).get(piece, (piece,))
-            chosen, option = fullest(oracle, host, sockets, options)
+            chosen, option = fullest(oracle, host, sockets, alternatives.get(piece, (piece,)))
             if chosen == () and not oracle.verdict(host, (option,)).ok:
                 break
             moved = min(left, sockets[chosen]) if chosen else left

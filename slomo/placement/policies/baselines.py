@@ -13,9 +13,8 @@ from slomo.placement.problem.request import Request
 class FirstFit(Policy):
     """Put each piece (instances placed together) on the first server with enough free cores.
 
-    First fit without regard to contention, as current schedulers do (ResQ, NSDI'18, section 6.1, Figure 8).
-
-    Throughput is measured alone on a server; instances are packed on the first server with a free core.
+    First fit without regard to contention, as current schedulers do (ResQ, NSDI'18, section 6.1, Figure 8); throughput
+    is that of a server alone.
     """
 
     name = "first-fit"
@@ -24,9 +23,7 @@ class FirstFit(Policy):
 class EqualPartition(Policy):
     """Take the first server with enough free cores; every core has an equal share of the cache ways.
 
-    Equal cache partitions for every core: naive isolation (ResQ, NSDI'18, section 6.1).
-
-    As `first-fit`, but cache allocation gives each core the same share, whatever its network function needs.
+    Equal cache partitions, whatever a network function needs: naive isolation (ResQ, NSDI'18, section 6.1).
     """
 
     name = "equal-partition"
@@ -41,8 +38,6 @@ class EqualPartition(Policy):
 class DynamicScaling(Policy):
     """Take the first server with free cores; then add instances to requests whose throughput is too low.
 
-    `e2`: dynamic scaling; packs without regard to contention, and adds an instance if an SLO is not met.
-
     E2 (Palkar et al., SOSP'15) as ResQ (NSDI'18) section 6.2 describes it: unmet demand adds an instance, and traffic
     is split evenly. It cannot promise latency, and an SLO is broken until the request's instances are up.
     """
@@ -54,10 +49,9 @@ class DynamicScaling(Policy):
 class DobrescuFirstFit(Policy):
     """Take the first socket where no SLO breaks, as predicted from the sum of solo cache access rates.
 
-    First fit with Dobrescu et al.'s predictor (NSDI'12), as ResQ (NSDI'18) section 6.2 describes it.
-
-    An instance goes on the first server where it breaks no existing SLO; if it falls short itself, a second one is
-    packed (and more, up to the request's limit). Throughput is linear in the competitors' summed solo cache accesses.
+    First fit with Dobrescu et al.'s predictor (NSDI'12), as ResQ (NSDI'18) section 6.2 describes it: if an instance
+    breaks no existing SLO but falls short itself, a second one is packed (and more, up to the request's limit).
+    Throughput is linear in the competitors' summed solo cache accesses.
     """
 
     name = "dobrescu"

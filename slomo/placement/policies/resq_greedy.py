@@ -83,13 +83,7 @@ def first_fit_decreasing(policy: Policy, host: Host, batch: Sequence[Asked]) -> 
 
 
 def first_fit(host: Host, sizes: Iterable[tuple[int, int]]) -> list[int]:
-    """Return, for some cores and ways in order, the number of the first socket that still has them.
-
-    Examples
-    --------
-    >>> first_fit(Host("m", 4, 10), [(2, 6), (1, 6), (2, 4)])
-    [0, 1, 0]
-    """
+    """Return, for some cores and ways in order, the number of the first socket that still has them."""
     free: list[tuple[int, int]] = []
     places = []
     for cores, ways in sizes:

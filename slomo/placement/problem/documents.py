@@ -16,12 +16,8 @@ from slomo.placement.problem.request import Request, numbered, requests_from_dic
 def read_cluster(path: str | Path) -> Cluster:
     """Read the servers of a cluster from a YAML or JSON file.
 
-    Raises
-    ------
-    ConfigurationError
-        For a file that is no cluster, naming file, line and field.
-    UnknownNameError, InvalidValueError
-        For a machine type there is none of, or a number that does not fit it.
+    Raises ConfigurationError, naming file, line and field, for a file that is no cluster; UnknownNameError for a
+    machine type there is none of; InvalidValueError for a number that does not fit it.
     """
     return parse_cluster(read_text(path), str(path))
 
@@ -40,13 +36,7 @@ def parse_cluster(text: str, name: str = "cluster") -> Cluster:
 
 
 def read_requests(path: str | Path) -> tuple[Request, ...]:
-    """Read placement requests from a YAML or JSON file.
-
-    Raises
-    ------
-    ConfigurationError, InvalidValueError
-        As for :func:`read_cluster`.
-    """
+    """Read placement requests from a YAML or JSON file; raises as :func:`read_cluster`."""
     return parse_requests(read_text(path), str(path))
 
 

@@ -246,12 +246,7 @@ class Request:
                 f"alone, with {self.replicas} instances at most",
                 hint=share_hint(share, "give it as many replicas"),
             )
-        if (
-            self.affinity
-            and self.anti_affinity
-            and (both := {i for i in self.affinity if not _soft(i)} & {i for i in self.anti_affinity if not _soft(i)})
-        ):
-            name = next(iter(both))
+        for name in {*filter(is_must, self.affinity)} & {*filter(is_must, self.anti_affinity)}:
             raise InvalidValueError(
                 f"request '{self.id}': affinity and anti_affinity both name "
                 f"{name if isinstance(name, str) else name.words}",
@@ -356,8 +351,9 @@ class Request:
             raise
 
 
-def _soft(item: Wanted) -> bool:
-    return not isinstance(item, str) and item.weight is not None
+def is_must(wanted: Wanted) -> bool:
+    """Return whether an affinity must be met, not only preferred."""
+    return isinstance(wanted, str) or wanted.weight is None
 
 
 def requests_to_dict(requests: Iterable[Request]) -> dict[str, Any]:
