@@ -93,11 +93,6 @@ def handover_keeps(seats: Sequence[int]) -> float:
 
     NUMASFP measured a chain of three (monitor, router, forwarder) on OpenNetVM: all remote, 22 % less; the middle one
     local, 52 % less. From the NIC and back these are two and four crossings. Six and more are extrapolated.
-
-    Examples
-    --------
-    >>> handover_keeps((0, 0, 0)), handover_keeps((1, 1, 1)), handover_keeps((1, 0, 1))
-    (1.0, 0.78, 0.48)
     """
     pairs = crossings(seats) // 2
     measured = (1.0, 0.78, 0.48)

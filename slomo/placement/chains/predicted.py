@@ -185,12 +185,6 @@ def climbed(starts: Sequence[Choice], nodes: Sequence[Node], worth: Worth) -> Ch
     two nodes a step evaluates up to n + n * n / 4 neighbours.
 
     All `starts` must fit; the first wins among equals.
-
-    Examples
-    --------
-    >>> two = (Node(2, 20), Node(2, 20))
-    >>> climbed([((0,), (0,), (1,))], two, lambda choices: [sum(map(sum, choice)) for choice in choices])
-    ((1,), (0,), (1,))
     """
     ends = [_climb(start, nodes, worth) for start in dict.fromkeys(starts)]
     return max(ends, key=lambda end: end[1])[0]

@@ -53,14 +53,6 @@ class ThroughputEstimates:
 
     Parameters are those of `slomo.placement.online.placer.Placer`; the library may be empty for policies that use
     profiles only. Method "equilibrium" needs profiles with the competition beside the target.
-
-    Examples
-    --------
-    >>> from slomo.models.library import ModelLibrary
-    >>> ThroughputEstimates(ModelLibrary([]), confidence=2.0)
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: confidence is 2.0, needed at least 0.5 and below 1
-    hint: 0.95: an SLO is kept with a probability of 95 %
     """
 
     def __init__(

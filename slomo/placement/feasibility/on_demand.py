@@ -102,12 +102,6 @@ def share_out(
     """Divide `ways` among functions again and again, until none misses its target or no fairer division is left.
 
     `observe` applies classes, waits, and returns what each network function does. Raises InvalidValueError for no ways.
-
-    Examples
-    --------
-    >>> calm = Observed(False, 2.0, 0.0)
-    >>> share_out(["a", "b"], 10, lambda classes: {"a": calm, "b": calm}).classes
-    (CacheClass(members=('a', 'b'), ways=10),)
     """
     if ways < 1:
         raise InvalidValueError(f"{ways} cache ways to share out, needed 1 or more")

@@ -30,13 +30,6 @@ def worst_case(
     """Find the most contentious and the most sensitive of some workloads.
 
     `rates` takes mixes and returns the throughput of every workload of each [Mpps].
-
-    Examples
-    --------
-    >>> def halved(mixes):
-    ...     return [{key: 0.5 if key == "b" and "a" in mix else 1.0 for key in mix} for mix in mixes]
-    >>> worst_case({"a": 1.0, "b": 1.0}, 4, halved)
-    WorstCase(contentious='a', sensitive='b')
     """
     keys = sorted(solo_mpps)
     pairs = [(mine, other) for mine in keys for other in keys]

@@ -61,11 +61,6 @@ def taken_options(
     """Return the options that an action takes; others are ignored if they have their default values.
 
     Raises InvalidValueError, with the option as `named`, for an option that the action does not take.
-
-    Examples
-    --------
-    >>> taken_options("drain", ["max_moves"], {"max_moves": 3, "surge": True})
-    {'max_moves': 3}
     """
     for name, value in options.items():
         if name not in takes and (name not in _DEFAULTS or value != _DEFAULTS[name]):

@@ -53,15 +53,7 @@ _Columns = dict[tuple[int, Signature], Column]
 
 
 def cover_kinds(demand: Sequence[int], kinds: Sequence[SocketKind]) -> KindsPlan:
-    """Serve as many requests as possible (`demand` by class) at the lowest cost.
-
-    Examples
-    --------
-    >>> small, large = Host("s", 1, 1, 1.0), Host("l", 4, 1, 2.0)
-    >>> kinds = [SocketKind(small, 9, (0,), [Column((0,), (1,))]), SocketKind(large, 1, (0,), [Column((0,) * 4, (4,))])]
-    >>> cover_kinds([5], kinds).sockets
-    ({(0,): 1}, {(0, 0, 0, 0): 1})
-    """
+    """Serve as many requests as possible (`demand` by class) at the lowest cost."""
     begun = time.perf_counter()
     needed, supply = np.array(demand, dtype=np.float64), np.array([float(kind.supply) for kind in kinds])
     columns: _Columns = {

@@ -33,13 +33,6 @@ class Knapsack:
     """Finds the most valuable mixes of pieces (instances placed together) that own cores and ways (a knapsack problem).
 
     `items` are all ways to serve all classes.
-
-    Examples
-    --------
-    >>> prices = Knapsack(Host("m", 3, 4), [Item(0, 0, 1, 2), Item(1, 1, 1, 1)], 2)
-    >>> columns, best = prices(np.array([0.5, 0.4]))
-    >>> round(best, 3), columns[0].signature
-    (1.3, (0, 1, 1))
     """
 
     def __init__(self, host: Host, items: Sequence[Item], classes: int) -> None:

@@ -92,12 +92,6 @@ def fill_by_value(
 
     `prices` are what a request of each class is worth to begin with, as a share of a socket. It ends after some
     passes, at `target` sockets, or with the pass in which the deadline [s of `time.perf_counter`] falls.
-
-    Examples
-    --------
-    >>> mixes = Listed([Column((0, 1), (1, 1)), Column((0, 0), (2, 0))])
-    >>> dict(fill_by_value(np.array([3, 1]), np.array([0.5, 0.5]), mixes, passes=1).best)
-    {(0, 1): 1, (0, 0): 1}
     """
     generator = np.random.default_rng(0)
     filled = Filled(Counter(), {})

@@ -37,13 +37,7 @@ def _policies() -> Mapping[str, str]:
 
 
 def policy_names() -> tuple[str, ...]:
-    """Return the names of all policies.
-
-    Examples
-    --------
-    >>> "predicted" in policy_names()
-    True
-    """
+    """Return the names of all policies."""
     return tuple(_policies())
 
 
@@ -51,11 +45,6 @@ def policy_class(name: str) -> type[Policy]:
     """Return the class of the policy called `name`.
 
     Raises UnknownNameError with the nearest name; InvalidValueError for a policy for chains on NUMA nodes.
-
-    Examples
-    --------
-    >>> policy_class("predicted").picks
-    'best'
     """
     if name in chain_policy_names():
         raise InvalidValueError(

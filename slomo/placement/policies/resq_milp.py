@@ -180,12 +180,6 @@ def least_servers(host: Host, terms: Sequence[Term]) -> float:
 
     With fewer instances a term takes more ways. Prices on both limits make each term choose its cheapest number of
     instances independently, which bounds all of them together (Lagrangian relaxation).
-
-    Examples
-    --------
-    >>> curve = PartitionResponse.over_ways("lpm", 4.0, ((1, 2.0), (4, 4.0)))
-    >>> least_servers(Host("m", 4, 8), [Term(str(n), curve, 3.8, 2) for n in range(5)])
-    2.0
     """
     kinds = Counter((term.profile, term.needed_mpps, term.instances) for term in terms)
     needs = {kind: _least_ways(host, *kind) for kind in kinds}

@@ -365,11 +365,6 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
     """Return the requests in a document; an entry with ``count`` gives that many, with numbered ids.
 
     Raises InvalidValueError for two requests of one id, and for rates over time, which only chains have.
-
-    Examples
-    --------
-    >>> [r.id for r in requests_from_dict({"requests": [{"id": "a", "nf": "lpm", "count": 2}]})]
-    ['a-1', 'a-2']
     """
     check_version("requests", data)
     made: list[Request] = []
@@ -401,15 +396,7 @@ def unique_requests(requests: Iterable[Request]) -> tuple[Request, ...]:
 
 
 def check_request(request: object) -> None:
-    """Raise InvalidValueError, with how to write a request, if a value is no request.
-
-    Examples
-    --------
-    >>> check_request("lpm")
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: 'lpm' is no request
-    hint: write for instance Request('edge', ['lpm'], SLO(min_share=0.9))
-    """
+    """Raise InvalidValueError, with how to write a request, if a value is no request."""
     if not isinstance(request, Request):
         raise InvalidValueError(
             f"{request!r} is no request", hint="write for instance Request('edge', ['lpm'], SLO(min_share=0.9))"

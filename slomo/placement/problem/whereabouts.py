@@ -62,13 +62,7 @@ class Taint:
 
 
 def untolerated(taints: Iterable[str], tolerations: Sequence[str], effects: Sequence[str]) -> list[str]:
-    """Return the taints with given effects that no toleration matches.
-
-    Examples
-    --------
-    >>> untolerated(["gpu", "old:PreferNoSchedule"], ["gpu"], EFFECTS)
-    ['old:PreferNoSchedule']
-    """
+    """Return the taints with given effects that no toleration matches."""
     tolerant = [Taint.of(text) for text in tolerations]
     marks = [(text, Taint.of(text)) for text in taints]
     return [
