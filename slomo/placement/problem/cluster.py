@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
 from slomo.files.documents import convert
@@ -25,18 +25,6 @@ from slomo.placement.problem.whereabouts import HOST, Pairs, Reserved, Taint, pa
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.numbers import whole_number
-
-
-class ServerTraits(TypedDict, total=False):
-    """Properties in which servers of one machine type may differ, as keyword arguments."""
-
-    cost: float
-    labels: Mapping[str, str] | Pairs
-    taints: str | Sequence[str]
-    resources: Mapping[str, float] | Amounts
-    threads_per_core: int
-    port_gbps: float | None
-    reserved: Reserved | Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -94,7 +82,14 @@ class Server:
             llc_ways_usable: int | None = ...,
             nic_sockets: Sequence[int] | None = ...,
             sockets: int | None = ...,
-            **more: Unpack[ServerTraits],
+            *,
+            cost: float = ...,
+            labels: Mapping[str, str] | Pairs = ...,
+            taints: str | Sequence[str] = ...,
+            resources: Mapping[str, float] | Amounts = ...,
+            threads_per_core: int = ...,
+            port_gbps: float | None = ...,
+            reserved: Reserved | Mapping[str, Any] | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:

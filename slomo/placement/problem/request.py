@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.files.documents import convert
@@ -30,22 +30,6 @@ from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
 Wanted = str | Neighbours
-
-
-class Whereabouts(TypedDict, total=False):
-    """Constraints on where a request may be placed, as keyword arguments."""
-
-    selector: Mapping[str, str] | Pairs
-    tolerations: str | Sequence[str]
-    spread: str | Spread | Mapping[str, Any] | Sequence[str | Spread | Mapping[str, Any]] | None
-    max_per_host: int | None
-    resources: Mapping[str, float] | Amounts
-    labels: Mapping[str, str] | Pairs
-    min_replicas: int
-    prefer: Sequence[Preference | Mapping[str, Any]]
-    max_disrupted: int | None
-    survives: str | None
-    gang: str | None
 
 
 #: Field of a request -> conversion of its given value.
@@ -203,7 +187,18 @@ class Request:
             affinity: Wanted | Sequence[Wanted | Mapping[str, Any]] = ...,
             anti_affinity: Wanted | Sequence[Wanted | Mapping[str, Any]] = ...,
             replicas: int = ...,
-            **where: Unpack[Whereabouts],
+            *,
+            selector: Mapping[str, str] | Pairs = ...,
+            tolerations: str | Sequence[str] = ...,
+            spread: str | Spread | Mapping[str, Any] | Sequence[str | Spread | Mapping[str, Any]] | None = ...,
+            max_per_host: int | None = ...,
+            resources: Mapping[str, float] | Amounts = ...,
+            labels: Mapping[str, str] | Pairs = ...,
+            min_replicas: int = ...,
+            prefer: Sequence[Preference | Mapping[str, Any]] = ...,
+            max_disrupted: int | None = ...,
+            survives: str | None = ...,
+            gang: str | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
