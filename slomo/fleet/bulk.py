@@ -90,7 +90,7 @@ def predict_file(
             partial(predict_group, str(source), str(parts), question), range(groups), jobs=jobs, scheduler=scheduler
         )
         try:
-            write_durably(target, lambda place: _assemble(source, parts, done, place, (question, job), report))
+            write_durably(target, lambda place: _assemble(source, parts, done, place, question, job, report))
         finally:
             done.close()  # type: ignore[attr-defined]
         shutil.rmtree(parts, ignore_errors=True)
@@ -136,14 +136,14 @@ def _assemble(
     parts: Path,
     done: Iterator[int],
     place: Any,
-    asked: tuple[BulkQuestion, str],
+    question: BulkQuestion,
+    job: str,
     report: Callable[[int, int], object] | None,
 ) -> None:
     """Write mixes and predictions to the result, row group by row group, as part files are finished."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    question, job = asked
     with _opened(source) as file:
         if report is not None:
             report(0, file.num_row_groups)

@@ -114,15 +114,10 @@ def filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool =
     free = [node.cores for node in nodes]
     seating: dict[str, tuple[int, ...]] = {}
     for item in chains:
-        stages = len(item.request.chain)
+        stages, seats = len(item.request.chain), list[int]()
         fitting = next((i for i, cores in enumerate(free) if cores >= stages), None) if whole else None
-        if fitting is not None:
-            free[fitting] -= stages
-            seating[item.request.id] = (fitting,) * stages
-            continue
-        seats = []
         for _ in range(stages):
-            node = next(i for i, cores in enumerate(free) if cores > 0)
+            node = next(i for i, cores in enumerate(free) if cores > 0) if fitting is None else fitting
             free[node] -= 1
             seats.append(node)
         seating[item.request.id] = tuple(seats)
@@ -131,10 +126,6 @@ def filled(chains: Sequence[RatedChain], nodes: Sequence[Node], *, whole: bool =
 
 def most_free(stages: int, free: list[int]) -> tuple[int, ...]:
     """Take cores on the node with most free cores; use several nodes only if no node has room for all stages."""
-    node = max(range(len(free)), key=lambda i: (free[i], -i))
-    if free[node] >= stages:
-        free[node] -= stages
-        return (node,) * stages
     seats: list[int] = []
     for node in sorted(range(len(free)), key=lambda i: (-free[i], i)):
         taken = min(free[node], stages - len(seats))

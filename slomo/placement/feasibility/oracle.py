@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from slomo.placement.feasibility.estimates import Rate, ThroughputEstimates
+from slomo.placement.feasibility.estimates import Rate, Tenants, ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature, tenants_of
 from slomo.placement.feasibility.parts import LeastRates
@@ -168,36 +168,27 @@ class Oracle:
 
     def _judged(self, host: Host, signatures: list[Signature]) -> dict[Signature, MixVerdict]:
         verdicts: dict[Signature, MixVerdict] = {}
-        open_: list[tuple[Signature, tuple[Piece, ...]]] = []
+        asked: list[tuple[Signature, tuple[Piece, ...], dict[str, str], Tenants, int]] = []
         for signature in signatures:
             pieces = self.pieces.of(signature)
             breach = _crowded(host, pieces) or _cut_short(host, pieces, self.estimates.solo_mpps)
-            shared = [piece for piece in pieces if not piece.ways and not piece.exclusive]
-            crowded = (
-                sum(len(piece.workloads) for piece in pieces) > host.cores
-            )  # hyper-threads: nothing predicts those
+            shared = any(not piece.ways and not piece.exclusive for piece in pieces)
+            crowded = self.pieces.cores(signature) > host.cores  # hyper-threads: nothing predicts those
             if breach is not None or not self.predicts or not shared or crowded:
                 verdicts[signature] = MixVerdict(-math.inf if breach else math.inf, breach, {})
-            else:
-                open_.append((signature, pieces))
-        if open_:
-            loads = [behind_port(host, tenants_of(pieces), self.estimates) for _, pieces in open_]
-            mixes = [
-                tuple(sorted(load[key] for key in tenants_of(pieces)))
-                for load, (_, pieces) in zip(loads, open_, strict=True)
-            ]
-            promises = [
-                len({load[key] for key in tenants_of(piece for piece in pieces if piece.needed_mpps > 0)})
-                for load, (_, pieces) in zip(loads, open_, strict=True)
-            ]
-            every = zip(open_, loads, mixes, promises, self.book.rates(host.machine, mixes, promises), strict=True)
-            for (signature, pieces), load, mix, promised, rates in every:
-                verdict = _by_rates(pieces, {key: rates[loaded] for key, loaded in load.items()})
-                if verdict.ok and promised:
-                    lower = self.parts.below(host.machine, mix, promised, rates)
-                    verdict = _by_rates(pieces, {key: lower[loaded] for key, loaded in load.items()})
-                breach = verdict.breach and self._explained(host.machine, verdict.breach, promised)
-                verdicts[signature] = replace(verdict, breach=breach, promised=promised)
+                continue
+            load = behind_port(host, tenants_of(pieces), self.estimates)
+            mix = tuple(sorted(load[key] for key in tenants_of(pieces)))
+            promised = len({load[key] for key in tenants_of(piece for piece in pieces if piece.needed_mpps > 0)})
+            asked.append((signature, pieces, load, mix, promised))
+        predicted = self.book.rates(host.machine, [each[3] for each in asked], [each[4] for each in asked])
+        for (signature, pieces, load, mix, promised), rates in zip(asked, predicted, strict=True):
+            verdict = _by_rates(pieces, {key: rates[loaded] for key, loaded in load.items()})
+            if verdict.ok and promised:
+                lower = self.parts.below(host.machine, mix, promised, rates)
+                verdict = _by_rates(pieces, {key: lower[loaded] for key, loaded in load.items()})
+            breach = verdict.breach and self._explained(host.machine, verdict.breach, promised)
+            verdicts[signature] = replace(verdict, breach=breach, promised=promised)
         return verdicts
 
     def breach(self, machine: str, piece: Piece, workload: str, verdict: MixVerdict) -> Breach | None:
@@ -232,8 +223,8 @@ def _crowded(host: Host, pieces: tuple[Piece, ...]) -> Breach | None:
     sharing = next((piece for piece in pieces if piece.needed_mpps > 0.0 and not piece.ways), None)
     if ways and sharing is not None:  # what shares the cache is predicted with all of it
         return Breach(sharing, sharing.workloads[0], "ways", host.ways, host.ways - ways + 1)
-    if len(pieces) > 1 and any(piece.exclusive for piece in pieces):
-        alone = next(piece for piece in pieces if piece.exclusive)
+    alone = next((piece for piece in pieces if piece.exclusive), None)
+    if alone is not None and len(pieces) > 1:
         return Breach(alone, alone.workloads[0], "model", 1, 1)
     return None
 

@@ -96,14 +96,11 @@ class Admission:
             if request.gang in missing and request.id in self.state.spots:
                 self.state.forget(request.id)
                 first = missing[request.gang]
-                said = f"gang '{request.gang}' is placed all or none"
-                here, gives = f"'{first}' has no place", f"what '{first}' is refused for, or the gang"
-                why = Refusal(
-                    request.id, request.label, "any machine", "gang", constraint=said, here=here, gives=gives
-                )  # fmt: skip
-                withdrawn[request.id] = Decision(
-                    request.id, False, self.policy.name, refused=why, reasons=(f"{said}, and '{first}' has no place",)
-                )
+                said, here = f"gang '{request.gang}' is placed all or none", f"'{first}' has no place"
+                gives, names = f"what '{first}' is refused for, or the gang", (request.id, request.label)
+                why = Refusal(*names, "any machine", "gang", constraint=said, here=here, gives=gives)
+                reasons = (f"{said}, and {here}",)
+                withdrawn[request.id] = Decision(request.id, False, self.policy.name, refused=why, reasons=reasons)
         return withdrawn
 
     def at_risk(self) -> tuple[AtRisk, ...]:
@@ -281,10 +278,9 @@ class Admission:
     def cuts(self, request: Request, tried: list[Refusal]) -> list[Cuts]:
         """Return the ways to split a request into parts, best first; if there is none, add the reason to `tried`."""
         per_host: dict[Host, list[tuple[Piece, ...]]] = {}
-        alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity)
-        rest = (request.spread, request.max_per_host, request.min_replicas, request.survives)
+        alike = (request.chain, request.slo, request.replicas, request.id in request.anti_affinity, request.spread)
         for host in self.state.hosts:
-            key = (host, *alike, *rest)
+            key = (host, *alike, request.max_per_host, request.min_replicas, request.survives)
             cuts = self.cut.recall(key)
             if cuts is None:
                 cuts = self.cut[key] = self._cuts_on(request, host)
@@ -402,7 +398,10 @@ class Admission:
                 if floors:
                     oracle.table(host, floors, most=_MOST_AHEAD)
         grown: dict[Host, list[Signature]] = {}
-        for host, signature, _ in self.state.groups():
+        present = (
+            (place.host, place.signature) for place in self.state.sockets if place.server not in self.state.closed
+        )
+        for host, signature in dict.fromkeys(present):
             room = _MOST_AHEAD - len(grown.get(host, ()))
             more = (self.pieces.grown(signature, piece) for piece in range(min(len(self.pieces), max(room, 0))))
             grown.setdefault(host, []).extend(mix for mix in more if not oracle.hopeless(host, mix))

@@ -171,19 +171,14 @@ def _of_instances(core: "Deciding", request: Request, homes: list[int]) -> Itera
     if not request.min_replicas <= len(homes) <= request.replicas:
         said = f"{len(homes)} instances run, {request.min_replicas} to {request.replicas} were asked for"
         yield BrokenConstraint(request.id, "min_replicas", said)
-    if request.survives is not None and left_share(core, request, core.state.spots[request.id]) < 1.0 - _ROUNDING:
+    shares = [] if request.survives is None else _shares(core, request, core.state.spots[request.id]).values()
+    if shares and sum(shares) - max(shares) < 1.0 - _ROUNDING:  # if any one failure domain fails
         yield BrokenConstraint(request.id, "survives", f"without one {request.survives} too little is left")
 
 
 def keeps_promise(core: "Deciding", request: Request) -> bool:
     """Return whether a request's remaining instances can serve all of its promise."""
     return sum(_shares(core, request, core.state.spots[request.id]).values()) >= 1.0 - _ROUNDING
-
-
-def left_share(core: "Deciding", request: Request, spots: Collection[Spot]) -> float:
-    """Return the share of a request's promise that is still kept if any one failure domain fails."""
-    shares = _shares(core, request, spots)
-    return sum(shares.values()) - max(shares.values(), default=0.0)
 
 
 def _shares(core: "Deciding", request: Request, spots: Collection[Spot]) -> dict[str | None, float]:

@@ -1,7 +1,7 @@
 """The sockets of the cluster: what runs on each, groups of sockets with equal mixes, and changes that can be undone."""
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from slomo.placement.feasibility.mixes import Host, Signature
@@ -67,9 +67,6 @@ class SocketGroups:
         self._cores = cores
         self._groups: dict[tuple[Host, Signature], SocketGroup] = {}
         self._by_cores: dict[Host, dict[int, dict[Signature, None]]] = {}
-
-    def __iter__(self) -> Iterator[tuple[Host, Signature]]:
-        return iter(list(self._groups))
 
     @property
     def queued(self) -> int:

@@ -88,12 +88,11 @@ class ClusterState:
         here = {owner for number in self._places[server] for owner, _, _ in self.sockets[number].cores.values()}
         return tuple(name for name in self.requests if name in here)
 
-    def add_server(self, server: Server) -> int:
-        """Add a server; return its number."""
+    def add_server(self, server: Server) -> None:
+        """Add a server."""
         number = self._append(server)
         self._note(lambda: self._drop_last(number))
         self._changed()
-        return number
 
     def _append(self, server: Server) -> int:
         number, host = len(self.servers), host_of(server)
@@ -146,13 +145,6 @@ class ClusterState:
         self._cluster = self._hosts = None
         self.version += 1
 
-    def groups(self) -> Iterator[tuple[Host, Signature, int]]:
-        """Yield each kind of socket and mix that occurs, with the lowest-numbered socket that has both."""
-        for host, signature in self._groups:
-            lowest = self.lowest(host, signature)
-            if lowest is not None:
-                yield host, signature, lowest
-
     def signatures(self, host: Host, cores: int) -> list[Signature]:
         """Return the distinct mixes on sockets of one kind on which exactly `cores` cores are used."""
         return list(self._groups.of_cores(host, cores))
@@ -174,8 +166,8 @@ class ClusterState:
             if place.host == host and not place.signature and place.server not in self.closed
         ]
 
-    def put(self, request: Request, spot: Spot, cores: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Put a piece of a request (instances placed together) on cores of a socket; return the cores."""
+    def put(self, request: Request, spot: Spot, cores: Sequence[int] | None = None) -> None:
+        """Put a piece of a request (instances placed together) on cores of a socket."""
         number, piece = spot
         place = self.sockets[number]
         stages = len(self.pieces[piece].workloads)
@@ -185,7 +177,6 @@ class ClusterState:
         self._put(number, piece, {core: (request.id, piece, stage) for stage, core in enumerate(free)})
         self._count(place.server, request, piece)
         self._note(lambda: self._unput(request, spot, free))
-        return tuple(free)
 
     def take(self, request: Request, spot: Spot) -> None:
         """Remove one piece (instances placed together) of a request from a socket."""
@@ -252,8 +243,8 @@ class ClusterState:
         before, self.spots[name] = self.spots[name], tuple(spots)
         self._note(lambda: self.settle(name, before))
 
-    def forget(self, name: str) -> tuple[Spot, ...]:
-        """Remove a request from all its sockets; return where it ran."""
+    def forget(self, name: str) -> None:
+        """Remove a request from all its sockets."""
         request, spots = self.requests[name], self.spots[name]
         for spot in spots:
             self.take(request, spot)
@@ -267,7 +258,6 @@ class ClusterState:
                 self.spots = {each: self.spots[each] for each in order if each in self.spots}
 
         self._note(back)
-        return spots
 
     def servers_of(self, request: str) -> set[int]:
         """Return the servers of a request."""

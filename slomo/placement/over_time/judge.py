@@ -195,7 +195,7 @@ class Judge:
             return
         records = self._each(self._run, [mix.colocation for mix in new.values()])
         for (key, mix), record in zip(new.items(), records, strict=True):
-            phase = record.beside if mix.full else record.alone
+            phase = record.alone if mix.colocation.target is None else record.beside
             assert phase is not None, "BUG: the run has no phase with everybody in it"
             self._seen[key] = phase.tenants
             self._lasted_us[key] = 1e6 * phase.duration_s
@@ -203,11 +203,10 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Mix:
-    """Tenants of one socket, the order in which results are given, and whether every core is in use."""
+    """Tenants of one socket, with a target where every core is in use, and the order in which results are given."""
 
     colocation: Colocation
     order: tuple[int, ...]
-    full: bool
 
 
 def _mix(
@@ -226,7 +225,7 @@ def _mix(
     full = len(items) >= machine.cores_per_socket
     first = workloads[0] if full else None
     beside = tuple(workloads[1:] if full else workloads)
-    return _Mix(Colocation(machine.name, first, beside, isolation, port_gbps=port_gbps), tuple(order), full)
+    return _Mix(Colocation(machine.name, first, beside, isolation, port_gbps=port_gbps), tuple(order))
 
 
 def _seat(item: Assignment) -> Seat:

@@ -30,7 +30,7 @@ def pack(
             if chosen == () and not oracle.verdict(host, (option,)).ok:
                 break
             moved = min(left, sockets[chosen]) if chosen else left
-            left -= _fill(oracle, host, sockets, (chosen, option), (moved, left))
+            left -= _fill(oracle, host, sockets, chosen, option, moved, left)
     return {signature: count for signature, count in sockets.items() if count}
 
 
@@ -53,10 +53,9 @@ def fullest(oracle: Oracle, host: Host, sockets: Counter[Signature], options: Se
 
 
 def _fill(
-    oracle: Oracle, host: Host, sockets: Counter[Signature], step: tuple[Signature, int], amount: tuple[int, int]
+    oracle: Oracle, host: Host, sockets: Counter[Signature], base: Signature, piece: int, available: int, left: int
 ) -> int:
     """Add copies of one group of instances, as many as fit, to sockets that have the same mix; return their number."""
-    (base, piece), (available, left) = step, amount
     depth, mix = 0, base
     while depth < left:
         grown = oracle.pieces.grown(mix, piece)

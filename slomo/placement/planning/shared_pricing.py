@@ -175,7 +175,7 @@ class _Kind:
         for number in range(len(self.demanded)):
             base, chosen = value.copy(), np.zeros(value.shape, dtype=np.int64)
             for copies in range(1, min(int(left[number]), self.cores) + 1):
-                _improve(base, value, chosen, self.takes[:, number] * copies, (copies, copies * prices[number]))
+                _improve(base, value, chosen, self.takes[:, number] * copies, copies, copies * prices[number])
             self._choice.append(chosen)
         return value
 
@@ -195,9 +195,8 @@ class _Kind:
         return served
 
 
-def _improve(base: Floats, value: Floats, chosen: Counts, size: Counts, gain: tuple[int, float]) -> None:
+def _improve(base: Floats, value: Floats, chosen: Counts, size: Counts, copies: int, worth: float) -> None:
     """Raise the value, where possible, by serving `copies` more requests of one class, each with `size` tenants."""
-    copies, worth = gain
     width = base.shape[1]
     for first in sorted(set(size[size < width].tolist())):
         rows = np.flatnonzero(size == first)
