@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 from slomo.placement.feasibility.estimates import Rate, Tenants, ThroughputEstimates
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, Signature, tenants_of
-from slomo.placement.feasibility.parts import LeastRates
 from slomo.placement.feasibility.port import Solo, behind_port, port_shares
 from slomo.placement.feasibility.rates import RateBook, RateTable
 
@@ -91,7 +90,6 @@ class Oracle:
     def __init__(self, pieces: Pieces, estimates: ThroughputEstimates, *, predicts: bool) -> None:
         self.pieces, self.estimates, self.predicts = pieces, estimates, predicts
         self.book = RateBook(estimates)
-        self.parts = LeastRates(self.book)
         self._known: defaultdict[Host, Memo[Signature, MixVerdict]] = defaultdict(lambda: Memo(MOST_VERDICTS))
         self._hopeless: defaultdict[Host, Memo[Signature, bool]] = defaultdict(lambda: Memo(MOST_VERDICTS))
         self._grown: dict[tuple[Host, int], dict[Signature, Grown | None]] = {}
@@ -104,7 +102,6 @@ class Oracle:
             "hopeless mixes": sum(map(len, self._hopeless.values())),
             "mixes with one piece more": self._grown_count,
             **self.book.sizes(),
-            **self.parts.sizes(),
         }
 
     def verdict(self, host: Host, signature: Signature) -> MixVerdict:
@@ -185,7 +182,7 @@ class Oracle:
         for (signature, pieces, load, mix, promised), rates in zip(asked, predicted, strict=True):
             verdict = _by_rates(pieces, {key: rates[loaded] for key, loaded in load.items()})
             if verdict.ok and promised:
-                lower = self.parts.below(host.machine, mix, promised, rates)
+                lower = self.book.below(host.machine, mix, promised, rates)
                 verdict = _by_rates(pieces, {key: lower[loaded] for key, loaded in load.items()})
             breach = verdict.breach and self._explained(host.machine, verdict.breach, promised)
             verdicts[signature] = replace(verdict, breach=breach, promised=promised)

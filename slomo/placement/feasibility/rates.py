@@ -4,12 +4,17 @@ SLOMO (SIGCOMM'20) predicts throughput from the mix alone; a promise only decide
 few cores and a cluster few kinds of network functions, so all useful mixes can be predicted ahead, in few batches. A
 mix is useful if it and all its sub-mixes keep their promises: then no departure breaks another tenant's promise. Such
 mixes grow from each other tenant by tenant, like frequent item sets (Agrawal and Srikant, VLDB'94).
+
+Bounds of single mixes come from each mix's own kind of neighbourhood, and are not ordered among each other. More
+competitors never raise a tenant's throughput (law 3), so a promise must hold with all neighbours and without any of
+them. The bound of a tenant is the least over all sub-mixes that contain it (isotonic over sub-mixes).
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from typing import TypeVar
 
 import numpy as np
@@ -21,8 +26,12 @@ from slomo.vocabulary.vector import Floats
 
 Mix = tuple[int, ...]
 Tenant = TypeVar("Tenant", int, str)
-#: Largest number of mixes with cached rates.
+#: Largest number of mixes with cached rates, and with a cached minimum over their sub-mixes.
 MOST_RATES = 200_000
+#: Largest number of sub-mixes examined; for larger mixes, only those with one or two tenants less.
+MOST_PARTS = 30_000
+#: Machine, mix, and the number of its different workloads with a promise.
+_Key = tuple[str, Tenants, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +74,8 @@ class RateBook:
 
     def __init__(self, estimates: ThroughputEstimates) -> None:
         self._estimates = estimates
-        self._seen: Memo[tuple[str, Tenants, int], dict[str, Rate]] = Memo(MOST_RATES)
+        self._seen: Memo[_Key, dict[str, Rate]] = Memo(MOST_RATES)
+        self._lowest: Memo[_Key, dict[str, float]] = Memo(MOST_RATES)
         self._tables: dict[str, RateTable] = {}
         self.mixes_predicted = 0
 
@@ -83,7 +93,12 @@ class RateBook:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of cached mixes."""
-        return {"rates": len(self._seen), "tabulated mixes": sum(len(table.rows) for table in self._tables.values())}
+        tabulated = sum(len(table.rows) for table in self._tables.values())
+        return {
+            "rates": len(self._seen),
+            "tabulated mixes": tabulated,
+            "mixes looked at in every part": len(self._lowest),
+        }
 
     def table(self, machine: str, floors: Mapping[str, float], cores: int, most: int) -> RateTable:
         """Return a table of mixes, at most `most`, of up to `cores` tenants that keep the promises `floors` [Mpps]."""
@@ -102,12 +117,46 @@ class RateBook:
             return False
         return tuple(table.numbers[workload] for workload in mix) not in table.rows
 
-    def least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float] | None:
-        """Return each tenant's lowest throughput over all parts of the mix [Mpps]; None if the table lacks the mix."""
-        table, row = self._row(machine, mix, promised)
+    def below(self, machine: str, mix: Tenants, promised: int, rates: dict[str, Rate]) -> dict[str, Rate]:
+        """Return the throughputs of a mix of sorted keys, with lower bounds taken over all its smaller mixes.
+
+        `promised` is how many different workloads of the mix are promised something.
+        """
+        least = self._known_least((machine, mix, promised)) or self._found_least(machine, mix, promised)
+        return {key: (rate[0], _lower(rate[1], least[key]), rate[2]) for key, rate in rates.items()}
+
+    def _known_least(self, key: _Key) -> dict[str, float] | None:
+        """Return each tenant's lowest throughput over all parts of a mix [Mpps]; None if it was not found yet."""
+        if (seen := self._lowest.recall(key)) is not None:
+            return seen
+        table, row = self._row(*key)
         if table is None or row is None:
             return None
-        return {key: float(table.least[row, table.numbers[key]]) for key in dict.fromkeys(mix)}
+        return {name: float(table.least[row, table.numbers[name]]) for name in dict.fromkeys(key[1])}
+
+    def _found_least(self, machine: str, mix: Tenants, promised: int) -> dict[str, float]:
+        kinds = list(dict.fromkeys(mix))
+        counts = [mix.count(kind) for kind in kinds]
+        least_of: dict[Tenants, dict[str, float]] = {}
+        everything = math.prod(count + 1 for count in counts) <= MOST_PARTS
+        spans = [range(count + 1) if everything else range(max(count - 2, 0), count + 1) for count in counts]
+        parts = [part for part in product(*spans) if sum(part) > 0 and (everything or sum(part) >= len(mix) - 2)]
+        keys: list[_Key] = []
+        for part in sorted(parts, key=sum):  # the smaller parts come first
+            tenants = tuple(sorted(kind for kind, count in zip(kinds, part, strict=True) for _ in range(count)))
+            key = (machine, tenants, min(promised, len(set(tenants))))
+            if (known := self._known_least(key)) is None:
+                keys.append(key)
+            else:
+                least_of[tenants] = known
+        rates = self.rates(machine, [key[1] for key in keys], [key[2] for key in keys])
+        for key, own in zip(keys, rates, strict=True):
+            lowest = {kind: rate[1] for kind, rate in own.items()}
+            for smaller in without_one(key[1]):
+                for kind, low in least_of.get(smaller, {}).items():
+                    lowest[kind] = _lower(lowest[kind], low)
+            least_of[key[1]] = self._lowest[key] = lowest
+        return least_of[mix]
 
     def _row(self, machine: str, mix: Tenants, promised: int) -> tuple[RateTable | None, int | None]:
         """Return a machine's table, and the row of a mix in it."""
@@ -116,7 +165,7 @@ class RateBook:
             return None, None
         return table, table.rows.get(tuple(table.numbers.get(workload, -1) for workload in mix))
 
-    def _from_table(self, key: tuple[str, Tenants, int]) -> dict[str, Rate] | None:
+    def _from_table(self, key: _Key) -> dict[str, Rate] | None:
         """Return a mix's throughputs from the table, if the table has the mix."""
         machine, mix, promised = key
         table, row = self._row(machine, mix, promised)
@@ -127,6 +176,11 @@ class RateBook:
         rates = {workload: (parts[0][at], parts[1][at], parts[2][at]) for workload, at in places}
         self._seen[key] = rates
         return rates
+
+
+def _lower(one: float, other: float) -> float:
+    """Return the lower of two throughputs; NaN (an unknown smaller mix) is ignored."""
+    return one if not other < one else other
 
 
 def _tabulated(
