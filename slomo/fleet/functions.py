@@ -40,14 +40,6 @@ def read_functions(folder: str | Path) -> FunctionFolder:
     """Read a folder of native network functions.
 
     Raises ConfigurationError for a missing, empty or too large folder, or one with anything but files.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "nf").write_text("#!/bin/sh")
-    ...     list(read_functions(folder).files)
-    ['nf']
     """
     place, hint = Path(folder), "name a folder of programs and what they read"
     if not place.is_dir() or place.is_symlink():

@@ -61,18 +61,9 @@ class Fleet:
 
 
 def load_fleet(path: str | Path) -> Fleet:
-    r"""Read a file that describes the hosts of a fleet.
+    """Read a file that describes the hosts of a fleet.
 
     Raises ConfigurationError with file, line and field.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "hosts.yaml")
-    ...     _ = file.write_text("hosts: [{name: a}, {name: b, ssh: lab@b}]\n")
-    ...     [host.ssh for host in load_fleet(file).hosts]
-    [None, 'lab@b']
     """
     fleet = read(path, Fleet, hint="write for instance: hosts: [{name: rack1, ssh: lab@rack1}]")
     return replace(fleet, functions=str(Path(path).parent / fleet.functions)) if fleet.functions else fleet

@@ -41,18 +41,7 @@ class FinishedRun:
 
 @dataclass(frozen=True)
 class Room:
-    """A file with space for a host's last runs.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     room = Room(Path(folder, "room"))
-    ...     room.set_aside()
-    ...     room.keep("plan", FinishedRun("lpm", 0, {}, 14.0))
-    ...     [run.wall_s for run in room.runs("plan")]
-    [14.0]
-    """
+    """A file with space for a host's last runs."""
 
     path: Path
 

@@ -37,12 +37,6 @@ class MoveCost:
     """The time that moving a function between nodes costs on one machine.
 
     Raises InvalidValueError for a negative time, or a rate that is not above 0.
-
-    Examples
-    --------
-    >>> cost, mover = MoveCost(handover_s=0.002, copy_gb_s=1.0), Mover(memory_mib=100.0, refill_s=0.003, away=0.9)
-    >>> round(cost.copy_s(mover), 4), round(cost.lost_s(mover), 4)
-    (0.1049, 0.0155)
     """
 
     #: Time for which the moved function's rings are unserved [s]; default: the longer of the two measured.

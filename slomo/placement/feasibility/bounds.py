@@ -23,11 +23,6 @@ def level_of(confidence: float, different: int, together: float = 1.0) -> float:
 
     `together` comes from calibration: servers whose tenants' bounds are set for probability p fail with probability p
     ** together.
-
-    Examples
-    --------
-    >>> round(level_of(0.95, 3), 3), round(level_of(0.95, 3, together=1.2), 3)
-    (0.983, 0.972)
     """
     risk = (1.0 - confidence) ** (1.0 / together)
     return float((1.0 - risk) ** (1.0 / max(different, 1)))

@@ -70,11 +70,6 @@ def cover(
 
     `start` serves every class. Where `start` and `pricing` together consider every mix (`complete`), the bound is
     proven, for mixes as `premise` says. The time limit includes rounding but for its last step.
-
-    Examples
-    --------
-    >>> cover([5, 4], [Column((0, 1), (1, 1)), Column((0, 0), (2, 0))]).text
-    '5 sockets, lower bound 5 (proven), gap 0.00 %'
     """
     begun = time.perf_counter()
     needed = np.array(demand, dtype=np.float64)

@@ -23,13 +23,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def parse_cluster(text: str, name: str = "cluster") -> Cluster:
-    """Convert the text of a YAML or JSON document to a cluster.
-
-    Examples
-    --------
-    >>> len(parse_cluster("servers: [{name: r1, machine: e5-2620v4, count: 4}]"))
-    4
-    """
+    """Convert the text of a YAML or JSON document to a cluster."""
     entries = _checked(text, name, ClusterFile)
     with in_document(name):
         return Cluster.from_dict(entries)
@@ -41,13 +35,7 @@ def read_requests(path: str | Path) -> tuple[Request, ...]:
 
 
 def parse_requests(text: str, name: str = "requests") -> tuple[Request, ...]:
-    """Convert the text of a YAML or JSON document to requests.
-
-    Examples
-    --------
-    >>> parse_requests("requests: [{id: edge, nf: lpm, slo: {min_share: 0.9}}]")[0].slo.min_share
-    0.9
-    """
+    """Convert the text of a YAML or JSON document to requests."""
     entries = _checked(text, name, RequestsFile)
     with in_document(name):
         return requests_from_dict(entries)
@@ -67,13 +55,7 @@ def read_chains(path: str | Path) -> tuple[RatedChain, ...]:
 
 
 def parse_rated_chains(text: str, name: str = "requests") -> tuple[RatedChain, ...]:
-    """Convert the text of a YAML or JSON document to chains with their rates.
-
-    Examples
-    --------
-    >>> parse_rated_chains("requests: [{id: a, chain: [lpm, nat], gbps: [1, 2.5]}]")[0].gbps
-    (1.0, 2.5)
-    """
+    """Convert the text of a YAML or JSON document to chains with their rates."""
     entries = _checked(text, name, RequestsFile)["requests"]
     with in_document(name):
         made = tuple(RatedChain.from_dict(each) for entry in entries for each in numbered(entry))
