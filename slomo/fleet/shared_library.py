@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -161,7 +161,10 @@ class SharedLibrary:
             after = {**before, **{model.key: model for model in made}}
             changed = sum(before.get(model.key) != model for model in made)
             if changed or not before or key is not None:
-                self._publish([after[name] for name in sorted(after)], revision + 1, key, signer)
+                models = [after[name] for name in sorted(after)]
+                text = canonical_json(asdict(_IndexContent(revision + 1, models)))
+                index = _SignedIndex(text, "" if key is None else _signed(text, key), signer)
+                self._put(INDEX, (json.dumps(asdict(index), indent=1) + "\n").encode())
         return changed
 
     def pull(self, directory: str | Path) -> int:
@@ -270,11 +273,6 @@ class SharedLibrary:
                 self._object(digest, name)
             except (ConfigurationError, StoreError):  # missing, or damaged: a push repairs it
                 self._put(f"{OBJECTS}/{digest}", read_bytes(directory / model.folder / name, MAX_BYTES, sha256=digest))
-
-    def _publish(self, models: Sequence[SharedModel], revision: int, key: str | Path | None, signer: str) -> None:
-        content = canonical_json(asdict(_IndexContent(revision, list(models))))
-        signature = "" if key is None else _signed(content, key)
-        self._put(INDEX, (json.dumps(asdict(_SignedIndex(content, signature, signer)), indent=1) + "\n").encode())
 
     def _read(self) -> _IndexContent:
         name, hint = f"{self.url}/{INDEX}", "name a store that `slomo models push` wrote"

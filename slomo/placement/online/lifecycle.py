@@ -95,8 +95,11 @@ class Lifecycle:
             with core.state.trial() as trial:
 
                 def ended(change: ClusterChange) -> ClusterChange:
-                    if change.done and guarded:
-                        change = _checked(core, change, before, owner)
+                    broken = worsened(core, before, owner) if change.done and guarded else []
+                    if broken:
+                        why = tuple(f"{item.constraint} of '{item.request}': {item.problem}" for item in broken)
+                        left = tuple(dict.fromkeys(item.request for item in broken))
+                        change = ClusterChange(change.what, False, left=left, why=why)
                     if what_if or not change.done:
                         trial.undo()
                     return change
@@ -241,15 +244,6 @@ class Lifecycle:
         """Return the promises that the models predict to break, worst first, then those that they cannot judge."""
         with self._placer._lock:
             return self._placer._core.at_risk()
-
-
-def _checked(core: "Admission", change: ClusterChange, before: Before, owner: str | None) -> ClusterChange:
-    """Return a change if it is allowed, else the constraint or disruption budget that forbids it."""
-    broken = worsened(core, before, owner)
-    if not broken:
-        return change
-    why = tuple(f"{item.constraint} of '{item.request}': {item.problem}" for item in broken)
-    return ClusterChange(change.what, False, left=tuple(dict.fromkeys(item.request for item in broken)), why=why)
 
 
 def _number(core: "Admission", server: str) -> int:

@@ -62,11 +62,15 @@ class Binding:
 
     def _bound(self, plain: Refusal, rules: Sequence[PlaceRule], kind: Sequence[Socket], instances: int) -> Refusal:
         """Return the constraint that refuses a request, taken from the server that violates the fewest constraints."""
+        if not rules:
+            return plain
         servers = dict.fromkeys(place.server for place in kind)
         failed = {number: [rule for rule in rules if not rule.holds(number, instances)] for number in servers}
         short = {number: broken for number, broken in failed.items() if broken}
-        if not short:
-            return self._apart(plain, rules)
+        if not short:  # the first instance has room, a later one none
+            rule = next((each for each in rules if each.what in ("spread", "survives", "max_per_host")), rules[-1])
+            here = "the first instances have room, the next none on what the constraint leaves"
+            return replace(plain, what=rule.what, constraint=rule.words, here=here, gives=rule.give)
         number, broken = min(short.items(), key=lambda item: (len(item[1]), item[0]))
         rule = broken[0]
         name = self._state.servers[number].name
@@ -74,14 +78,6 @@ class Binding:
             plain, what=rule.what, server=name, constraint=" and ".join(each.words for each in broken),
             here=", ".join(each.here(number) for each in broken), gives=rule.give,
         )  # fmt: skip
-
-    def _apart(self, plain: Refusal, rules: Sequence[PlaceRule]) -> Refusal:
-        """Return the limit that refuses a later instance, if the first instance has room."""
-        if not rules:
-            return plain
-        rule = next((each for each in rules if each.what in ("spread", "survives", "max_per_host")), rules[-1])
-        here = "the first instances have room, the next none on what the constraint leaves"
-        return replace(plain, what=rule.what, constraint=rule.words, here=here, gives=rule.give)
 
     def _breaches(self, host: Host, number: int, places: Sequence[Socket]) -> Iterator[tuple[float, Breach, Socket]]:
         """Yield, for each mix with this request added, what it lacks, and a socket that has the mix."""

@@ -104,17 +104,14 @@ class Judge:
         ran = _requests_run(placer, samples)
         return {request.id: _capacity(request, items, samples) for request, items in ran}
 
-    def _check(self, machines: Mapping[str, Machine]) -> None:
-        for name, machine in machines.items():
+    def _run_all(self, placer: Placer) -> dict[Seat, TenantSample]:
+        for name, machine in placer.cluster.machine_types.items():
             if self._fingerprint is not None and (other := self._fingerprint(name)) != machine.fingerprint:
                 raise ConfigurationError(
                     f"the judge runs another machine '{name}', with fingerprint {other}, than the cluster's, with "
                     f"fingerprint {machine.fingerprint}: their numbers differ",
                     hint="make_judge(machines=cluster.machine_types.values()), or give the machine a name of its own",
                 )
-
-    def _run_all(self, placer: Placer) -> dict[Seat, TenantSample]:
-        self._check(placer.cluster.machine_types)
         servers = {server.name: server for server in placer.cluster.servers}
         asked: list[tuple[Server, list[Assignment]]] = []
         for name, items in placer.layout().items():

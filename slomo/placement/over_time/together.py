@@ -5,7 +5,7 @@ pieces, or a disruption budget stay, and so does whoever shares a socket with th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,7 @@ def planned_together(core: Admission, arriving: Sequence[Request], budget: MoveB
     pricing = core.policy.refilling(host, {piece: demand[piece] for piece in pieces})
     if pricing is None:
         return None
-    contents = {at: _content(state.sockets[at].signature, pieces) for at in free}
+    contents = {at: tuple(map(state.sockets[at].signature.count, pieces)) for at in free}
     counts, empty = np.array([demand[piece] for piece in pieces], dtype=np.int64), state.empty_sockets(host)
     may_move = len(state.spots) if budget.max_moves is None else budget.max_moves
     plan = refilled(
@@ -94,11 +94,6 @@ def _sockets(core: Admission, host: Host) -> tuple[list[int], list[int]]:
             may = may and all(owner not in stay and _is_simple(core, piece) for owner, piece, _ in place.cores.values())
             (free if may else bound).append(number)
     return free, bound
-
-
-def _content(signature: Iterable[int], pieces: Sequence[int]) -> Content:
-    count = Counter(signature)
-    return tuple(count[piece] for piece in pieces)
 
 
 def _carry_out(
