@@ -24,6 +24,10 @@ def each_mpps(
     load = each
     stages, slo = len(request.chain), request.slo
     p95, p99 = (None if limit is None else limit / stages for limit in (slo.p95_us, slo.p99_us))
-    profiles = estimates.profiles_of(machine, request)
-    capacities = [None] if profiles is None else [profile.capacity_for(load, p95, p99) for profile in profiles]
-    return None if None in capacities else max(each, *filter(None, capacities))
+    for workload in request.chain:
+        profile = estimates.profile(machine, workload.key)
+        capacity = None if profile is None else profile.capacity_for(load, p95, p99)
+        if capacity is None:
+            return None
+        each = max(each, capacity)
+    return each

@@ -4,7 +4,6 @@ A network function without a stated load takes its solo throughput; a stage of a
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from slomo.compose.ports import port_shares_mpps
 from slomo.placement.feasibility.estimates import ThroughputEstimates
@@ -13,14 +12,7 @@ from slomo.placement.feasibility.mixes import Host
 from slomo.prediction.answers import answers_on
 from slomo.prediction.tenants import server_of
 from slomo.vocabulary.server_setting import ServerSetting
-from slomo.vocabulary.workload import Traffic
 from slomo.vocabulary.workload_text import parse_workload
-
-
-@lru_cache(maxsize=4096)
-def _traffic(workload: str) -> Traffic:
-    return parse_workload(workload).traffic
-
 
 Solo = Callable[[str, str], float | None]
 
@@ -35,7 +27,7 @@ def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str
     """
     if host.port_gbps is None:
         return {}
-    traffic = [_traffic(key) for key in tenants]
+    traffic = [parse_workload(key).traffic for key in tenants]
     demand_mpps = [
         solo_mpps(host.machine, key) if each.offered_mpps is None else each.offered_mpps
         for key, each in zip(tenants, traffic, strict=True)
@@ -61,8 +53,9 @@ def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimat
         return loaded
     shares = port_shares(host, tenants, solo_mpps)
     for key, share in shares.items():
-        offered = _traffic(key).offered_mpps
+        workload = parse_workload(key)
+        offered = workload.traffic.offered_mpps
         most = solo_mpps(host.machine, key) if offered is None else offered
         if most is not None and share < most:
-            loaded[key] = parse_workload(key).offered(share).key
+            loaded[key] = workload.offered(share).key
     return loaded
