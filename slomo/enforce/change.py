@@ -14,29 +14,17 @@ class Backend(Knobs, Protocol):
     Backends inherit from this class and override the defaults that do not hold for them.
     """
 
-    @property
-    def acts_on_processes(self) -> bool:
-        """Whether the backend sets processes of this host."""
-        return False
-
-    @property
-    def divides_the_cache(self) -> bool:
-        """Whether the backend sets the cache ways of cores or processes."""
-        return False
-
-    @property
-    def sets_the_rest(self) -> bool:
-        """Whether the backend sets the cache ways of tasks without a class of their own."""
-        return False
+    #: Whether the backend sets processes of this host.
+    acts_on_processes: bool = False
+    #: Whether it sets the cache ways of cores or processes, and those of tasks without a class of their own.
+    divides_the_cache: bool = False
+    sets_the_rest: bool = False
+    #: The resctrl tree in which it divides the cache; None if it uses none.
+    resctrl_tree: ResctrlTree | None = None
 
     def foreign_masks(self) -> dict[str, int]:
         """Return the cache ways of groups that other programs made, by name."""
         return {}
-
-    @property
-    def resctrl_tree(self) -> ResctrlTree | None:
-        """The resctrl tree in which it divides the cache; None if it uses none."""
-        return None
 
     def available(self) -> tuple[bool, str]:
         """Return whether the backend works on this machine, and the reason if not."""

@@ -41,17 +41,7 @@ def require_free(
 
 
 def require_unprotected(tenant: str, pid: int) -> None:
-    """Raise an error if a plan names a process whose settings must not change, such as the init process.
-
-    The InvalidValueError gives the reason.
-
-    Examples
-    --------
-    >>> require_unprotected("a", 1)
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: tenant 'a': process 1 starts and ends all others and must not be touched
-    hint: name the tenant's own processes
-    """
+    """Raise InvalidValueError, with the reason, for a process whose settings must not change, such as process 1."""
     if why := protection(pid):
         raise InvalidValueError(
             f"tenant '{tenant}': process {pid} {why} and must not be touched", hint="name the tenant's own processes"

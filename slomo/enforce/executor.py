@@ -18,10 +18,7 @@ __all__ = ["Undone", "apply", "diff", "show", "undo"]
 def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
     """Return the changes that `apply` would make; empty if the machine already has the plan's settings.
 
-    Raises
-    ------
-    SlomoError
-        If the machine does not support the plan.
+    Raises SlomoError if the machine does not support the plan.
     """
     _require(backend)
     wished = {wish.knob: wish.value for wish in backend.wishes(plan)}
@@ -30,10 +27,7 @@ def diff(plan: EnforcementPlan, backend: Backend) -> tuple[Change, ...]:
 
 
 def show(backend: Backend) -> Mapping[str, str | None]:
-    """Return the present value of every setting that a backend knows.
-
-    Raises TestbedError if the machine's settings cannot be read.
-    """
+    """Return the present value of every setting that a backend knows; TestbedError if one cannot be read."""
     _require(backend)
     return {knob: backend.read(knob) for knob in backend.knobs()}
 

@@ -17,13 +17,7 @@ from slomo.host.places import this_place
 
 
 class BuffersBackend(Backend):
-    """Sets the number of packet buffers of an NF through a Click handler.
-
-    Examples
-    --------
-    >>> BuffersBackend().name
-    'buffers'
-    """
+    """Sets the number of packet buffers of an NF through a Click handler."""
 
     name = "buffers"
 

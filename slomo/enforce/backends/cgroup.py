@@ -23,14 +23,7 @@ _LEAST_QUOTA_US = 1000
 
 
 class CgroupBackend(CgroupKnobs, Backend):
-    """Makes control groups and sets their files as a plan requires; see `CgroupKnobs` for the parameters.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> CgroupBackend(Path("/no/such/place")).available()[0]
-    False
-    """
+    """Makes control groups and sets their files as a plan requires; see `CgroupKnobs` for the parameters."""
 
     acts_on_processes = True
 

@@ -11,13 +11,7 @@ from slomo.host.pqos import PqosKnobs, PqosState
 
 
 class PqosBackend(PqosKnobs, Backend):
-    """Sets cache ways and memory bandwidth of cores by ``pqos``; see `PqosKnobs` for the parameter.
-
-    Examples
-    --------
-    >>> PqosBackend(("no-such-program",)).available()[0]
-    False
-    """
+    """Sets cache ways and memory bandwidth of cores by ``pqos``; see `PqosKnobs` for the parameter."""
 
     divides_the_cache = True
 

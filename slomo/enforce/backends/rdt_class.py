@@ -65,10 +65,7 @@ class RdtClassBackend(Backend):
         return MachineLock(f"classes in '{self.folder}'")
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
-        """Return the new texts of the files.
-
-        Raises TestbedError for masks that goresctrl cannot express.
-        """
+        """Return the new texts of the files; raise TestbedError for masks that goresctrl cannot express."""
         tenants = [t for t in plan.tenants if t.llc_way_mask is not None or t.memory_bandwidth is not None]
         named = max((tenant.llc_way_mask.bit_length() for tenant in tenants if tenant.llc_way_mask), default=1)
         ways = self.ways or _ways_of_this_machine() or named
@@ -79,12 +76,11 @@ class RdtClassBackend(Backend):
             for tenant in tenants
             if tenant.pod is not None
         }
-        wishes = [
+        return (
             Wish(f"file:{CLASSES_FILE}", yaml.safe_dump(document, sort_keys=True)),
             Wish(f"file:{PODS_FILE}", json.dumps(pods, indent=2, sort_keys=True) + "\n"),
             Wish(f"file:{NODE_FILE}", json.dumps(_node_slo(tenants, ways), indent=2, sort_keys=True) + "\n"),
-        ]
-        return tuple(wishes)
+        )
 
     def read(self, knob: str) -> str | None:
         """Return a file's text; None if it does not exist."""
@@ -96,10 +92,7 @@ class RdtClassBackend(Backend):
             raise TestbedError(f"'{self.folder}': {problem.strerror}") from None
 
     def write(self, knob: str, value: str | None) -> None:
-        """Replace a file atomically, or remove it.
-
-        Raises TestbedError if the file is not one of this backend's; StoreError if it cannot be written.
-        """
+        """Replace a file atomically, or remove it; raise TestbedError for a file that is not one of this backend's."""
         path = self._path(knob)
         if value is None:
             path.unlink(missing_ok=True)

@@ -25,21 +25,20 @@ _Settings = tuple[tuple[str, str], ...]
 class ResctrlBackend(ResctrlKnobs, Backend):
     """Sets cache ways, memory bandwidth and members of resctrl groups.
 
-    `tree`: resctrl tree; by default the kernel's. `configuration`: folder in which container engines keep their
-    configuration. `prefix`: prefix of the names of new groups; if it is empty, a tenant's group has the tenant's name
-    (pqos recognises groups named COS1, COS2, ...).
-
-    Examples
-    --------
-    >>> ResctrlBackend().name
-    'resctrl'
+    `configuration`: folder in which container engines keep their configuration. `prefix`: begins the names of new
+    groups; if it is empty, a tenant's group has the tenant's name (pqos recognises groups named COS1, COS2, ...).
     """
+
+    divides_the_cache = True
+    #: The root group is set too: its mask keeps processes without a class off other groups' ways.
+    sets_the_rest = True
 
     def __init__(
         self, tree: ResctrlTree | None = None, configuration: Path = Path("/etc"), *, prefix: str = PREFIX
     ) -> None:
         super().__init__(tree)
-        self._configuration, self._prefix = configuration, prefix
+        self._configuration, self._prefix, self.resctrl_tree = configuration, prefix, self.tree
+        self.acts_on_processes = isinstance(self.tree.files, KernelFiles)  # not in an emulated tree
 
     def available(self) -> tuple[bool, str]:
         """Return whether a resctrl tree is mounted and belongs to no other program."""
@@ -50,10 +49,6 @@ class ResctrlBackend(ResctrlKnobs, Backend):
             return False, f"{problem.message} ({problem.hint})"
         return True, f"{facts.full_mask.bit_count()} ways, {facts.classes} classes, memory bandwidth in {facts.unit}"
 
-    divides_the_cache = True
-    #: The root group is set too: its mask keeps processes without a class off other groups' ways.
-    sets_the_rest = True
-
     def foreign_masks(self) -> dict[str, int]:
         """Return the cache ways of groups that other programs made."""
         masks = {}
@@ -63,16 +58,6 @@ class ResctrlBackend(ResctrlKnobs, Backend):
                 caches = (domains for resource, domains in settings.items() if resource.startswith("L3"))
                 masks[name] = reduce(or_, (int(mask, 16) for domains in caches for mask in domains.values()), 0)
         return masks
-
-    @property
-    def acts_on_processes(self) -> bool:
-        """Whether the tasks in the groups are processes of this host (not in an emulated tree)."""
-        return isinstance(self.tree.files, KernelFiles)
-
-    @property
-    def resctrl_tree(self) -> ResctrlTree:
-        """The tree that it writes."""
-        return self.tree
 
     def wishes(self, plan: EnforcementPlan) -> tuple[Wish, ...]:
         """Return the settings to write, in order: groups, their settings and members, then the DDIO ways."""
@@ -182,10 +167,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
 
 
 def require_ours(configuration: Path = Path("/etc")) -> None:
-    """Raise an error if containerd or CRI-O owns the tree, since these remove unknown groups.
-
-    The TestbedError names the configuration file.
-    """
+    """Raise TestbedError, with the file, if containerd or CRI-O owns the tree, since these remove unknown groups."""
     places = [configuration / "containerd" / "config.toml", configuration / "crio" / "crio.conf"]
     places += sorted((configuration / "crio" / "crio.conf.d").glob("*.conf"))
     for path in places:

@@ -7,7 +7,6 @@ Knobs: ``policy:TID`` (``"batch 0"``, ``"fifo 10"``) and ``cpus:TID``. NFVnice
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
@@ -29,19 +28,10 @@ _RESET_ON_FORK = 0x40000000
 
 
 class SchedulerBackend(Backend):
-    """Sets scheduling policy and CPUs of every thread of a tenant's processes.
-
-    Examples
-    --------
-    >>> SchedulerBackend().available()
-    (True, 'sched_setscheduler and sched_setaffinity')
-    """
+    """Sets scheduling policy and CPUs of every thread of a tenant's processes."""
 
     name = "scheduler"
     acts_on_processes = True
-
-    def __init__(self) -> None:
-        self._processes = Path("/proc")
 
     def available(self) -> tuple[bool, str]:
         """Return True: every Linux host can set scheduling policies."""
@@ -63,7 +53,7 @@ class SchedulerBackend(Backend):
 
     def _process(self, tenant: TenantSetting, pid: int) -> list[Wish]:
         try:
-            threads = sorted(int(name) for name in os.listdir(self._processes / str(pid) / "task"))
+            threads = sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))
         except OSError:
             raise VanishedError(
                 f"tenant '{tenant.tenant}': process {pid} does not exist", hint="it ended; plan again"

@@ -20,17 +20,9 @@ from slomo.vocabulary.service_chains import LEAST_SHARES, MOST_SHARES, ChainSyst
 
 
 class SimulatedCores:
-    r"""Chains of NFs on simulated shared cores, and the CPU weights in force.
+    """Chains of NFs on simulated shared cores, and the CPU weights in force.
 
-    `system`: stages and chains. `duration_ms`: simulated time of one observation [ms]; half as much warm-up precedes
-    it.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.service_chains import parse_chains
-    >>> text = "stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], mpps: 1}}"
-    >>> SimulatedCores(parse_chains(text)).knobs
-    {'weight:nat': None}
+    An observation takes `duration_ms` of simulated time; half as much warm-up precedes it.
     """
 
     def __init__(self, system: ChainSystem, *, duration_ms: float = 100.0) -> None:

@@ -9,24 +9,20 @@ from slomo.enforce.change import Backend
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import ConfigurationError
 from slomo.host.knobs import Knobs, Wish
-from slomo.host.resctrl_tree import ResctrlTree
 
 
 class Together(Backend):
-    """Several backends, which write their settings in this order; a setting's name begins with its backend's name.
-
-    Examples
-    --------
-    >>> from slomo.enforce.backends.scheduler import SchedulerBackend
-    >>> Together([SchedulerBackend()]).name
-    'scheduler'
-    """
+    """Several backends, which write their settings in this order; a setting's name begins with its backend's name."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._backends = {backend.name: backend for backend in backends}
         if not backends or len(self._backends) != len(backends):
             raise ConfigurationError("no backend, or one named twice", hint="name each once: resctrl+cgroup")
         self.name = "+".join(self._backends)
+        self.acts_on_processes = any(backend.acts_on_processes for backend in backends)
+        self.divides_the_cache = any(backend.divides_the_cache for backend in backends)
+        self.sets_the_rest = any(backend.sets_the_rest for backend in backends)
+        self.resctrl_tree = next((backend.resctrl_tree for backend in backends if backend.resctrl_tree), None)
 
     def available(self) -> tuple[bool, str]:
         """Return whether all backends are available, and the reason if not."""
@@ -46,27 +42,6 @@ class Together(Backend):
             return stack.pop_all()
         raise AssertionError("unreachable")
 
-    @property
-    def acts_on_processes(self) -> bool:
-        """Whether one of the backends acts on processes of this host."""
-        return any(backend.acts_on_processes for backend in self._backends.values())
-
-    @property
-    def divides_the_cache(self) -> bool:
-        """Whether one of the backends sets cache ways."""
-        return any(backend.divides_the_cache for backend in self._backends.values())
-
-    @property
-    def sets_the_rest(self) -> bool:
-        """Whether one of the backends sets the cache ways of tasks without a class."""
-        return any(backend.sets_the_rest for backend in self._backends.values())
-
-    @property
-    def resctrl_tree(self) -> ResctrlTree | None:
-        """The resctrl tree of the backend that uses one."""
-        trees = (backend.resctrl_tree for backend in self._backends.values())
-        return next((tree for tree in trees if tree is not None), None)
-
     def foreign_masks(self) -> dict[str, int]:
         """Return the cache ways of groups that other programs made, as all backends see them."""
         return {name: mask for backend in self._backends.values() for name, mask in backend.foreign_masks().items()}
@@ -77,10 +52,7 @@ class Together(Backend):
         return self._backends[name], rest
 
     def followed(self, knob: str, others: Mapping[str, str | None]) -> tuple[str, ...]:
-        """Return the other settings that also determine this one, as a CPU set determines its processes' CPUs.
-
-        The CPUs of a thread depend on the CPU set of its process and on the CPUs of that set.
-        """
+        """Return the other settings on which a thread's CPUs depend: its process's CPU set and that set's CPUs."""
         kind, _, thread = knob.partition(":")
         members = [name for name in others if kind == "cpus" and name.startswith("member:cpuset:")]
         mine = [name for name in members if (Path("/proc") / name.rpartition(":")[2] / "task" / thread).exists()]
