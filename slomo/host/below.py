@@ -7,10 +7,9 @@ from pathlib import Path
 
 
 def below(root: Path, name: str) -> Path:
-    """Return the path of a name below a folder.
+    """Return the path of a name below a folder; PermissionError for ``..``, an absolute path, or one over a link.
 
-    Raises PermissionError if the path leads out of the folder: an absolute path, one with ``..``, or one over a link;
-    OSError with ENAMETOOLONG if the kernel takes no names of that length.
+    Raises OSError with ENAMETOOLONG if the kernel takes no names of that length.
 
     Examples
     --------

@@ -33,13 +33,7 @@ _CONTROLLERS = ("cpu", "cpuset")
 class CgroupKnobs(Knobs):
     """Reads and writes control groups, their files, and which processes they contain.
 
-    `root`: mount point of the control groups: one hierarchy (v2), or a folder per controller (v1). `processes`: mount
-    point of the process file system.
-
-    Examples
-    --------
-    >>> CgroupKnobs(Path("/no/such/place")).version
-    1
+    `root`: one hierarchy (v2), or a folder per controller (v1). `processes`: mount point of the process file system.
     """
 
     name = "cgroup"
@@ -101,16 +95,9 @@ class CgroupKnobs(Knobs):
 
     def group_of(self, controller: str, pid: str) -> str | None:
         """Return a process's group; None if the process has ended."""
-        try:
-            lines = (self._processes / pid / "cgroup").read_text(encoding="utf-8").splitlines()
-        except OSError:
-            return None
-        for line in lines:
-            _, names, path = line.split(":", 2)
-            if (self.version == 2 and names == "") or (self.version == 1 and controller in names.split(",")):
-                base = self.hierarchy(controller)
-                return f"{base}/{path.strip('/')}".strip("/") if base else path.strip("/")
-        return None
+        base = self.hierarchy(controller)
+        path = groups_of(self._processes / pid / "cgroup").get(base)
+        return None if path is None else f"{base}/{path.strip('/')}".strip("/")
 
     def write(self, knob: str, value: str | None) -> None:
         """Write the value of one setting of a control group."""
@@ -185,6 +172,15 @@ class CgroupKnobs(Knobs):
             os.write(descriptor, text.encode("ascii") + b"\n")
         finally:
             os.close(descriptor)
+
+
+def groups_of(file: Path) -> dict[str, str]:
+    """Return a process's groups by controller (``""`` for version 2), from its file ``cgroup``; empty if it ended."""
+    try:
+        lines = [line.split(":", 2) for line in file.read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return {}
+    return {controller: path for _, controllers, path in lines for controller in controllers.split(",")}
 
 
 def _descends(pid: str, ancestor: str, parents: dict[str, str]) -> bool:

@@ -3,6 +3,7 @@
 SLOMO (SIGCOMM'20, section 4.1) runs the target and its competitors on cores of one socket, one instance per core.
 """
 
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,20 +14,14 @@ _CPU = Path("/sys/devices/system/cpu")
 
 
 def available_cores() -> tuple[int, ...]:
-    """Return the CPUs on which this process may run, in ascending order.
-
-    Examples
-    --------
-    >>> len(available_cores()) >= 1
-    True
-    """
+    """Return the CPUs on which this process may run, in ascending order."""
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
 def socket_of(core: int) -> int:
     """Return the socket (physical package) of a CPU; 0 if the kernel does not report it."""
-    text = _read(_CPU / f"cpu{core}" / "topology" / "physical_package_id")
-    return int(text) if text and text.lstrip("-").isdigit() and int(text) >= 0 else 0
+    text = line_in(_CPU / f"cpu{core}" / "topology" / "physical_package_id")
+    return int(text) if text.isdigit() else 0
 
 
 def node_of(core: int) -> int | None:
@@ -39,22 +34,14 @@ def cores_by_node(nodes: Path = Path("/sys/devices/system/node")) -> dict[int, t
     """Return the memory nodes and their CPUs on which this process may run; none if the kernel lists no nodes."""
     available = available_cores()
     listed = {
-        node: parse_cpu_list(_read(nodes / f"node{node}" / "cpulist") or "")
-        for node in parse_cpu_list(_read(nodes / "has_memory") or "")
+        node: parse_cpu_list(line_in(nodes / f"node{node}" / "cpulist"))
+        for node in parse_cpu_list(line_in(nodes / "has_memory"))
     }
     return {node: tuple(core for core in cores if core in available) for node, cores in listed.items()}
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Parse a list of CPUs in the kernel's format.
-
-    Raises InvalidValueError for another format.
-
-    Examples
-    --------
-    >>> parse_cpu_list("0-2,8")
-    (0, 1, 2, 8)
-    """
+    """Return the CPUs in a list in the kernel's format, such as ``0-3,8``; InvalidValueError for another format."""
     cores: list[int] = []
     try:
         for part in filter(None, text.strip().split(",")):
@@ -89,36 +76,23 @@ def checked_cores(cores: Sequence[int] | None) -> tuple[int, ...]:
 
 
 def assign_cores(cores: Sequence[int], counts: Sequence[int], what: str) -> list[tuple[int, ...]]:
-    """Give every tenant its own CPUs, in order.
-
-    Raises InvalidValueError if there are too few.
-
-    `cores`: available CPUs; the first ones go to the first tenant. `counts`: number of CPUs that each tenant needs.
-    `what`: name of the co-location, for the error message.
-
-    Examples
-    --------
-    >>> assign_cores((0, 1, 4), (1, 2), "x")
-    [(0,), (1, 4)]
-    """
+    """Give every tenant its own CPUs, as many as `counts` says; InvalidValueError, for `what`, if there are too few."""
     if sum(counts) > len(cores):
         raise InvalidValueError(
             f"{what} needs {sum(counts)} cores for {len(counts)} tenants, "
             f"this host offers {len(cores)} ({format_cpu_list(cores)})",
             hint="use fewer competitors, or give the testbed more cores of this socket",
         )
-    assigned, position = [], 0
-    for count in counts:
-        assigned.append(tuple(cores[position : position + count]))
-        position += count
-    return assigned
+    left = iter(cores)
+    return [tuple(itertools.islice(left, count)) for count in counts]
 
 
-def _read(path: Path) -> str | None:
+def line_in(path: Path) -> str:
+    """Return a file's stripped text; empty if it cannot be read, as where the kernel does not report a property."""
     try:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        return None
+        return ""
 
 
 def format_cpu_list(cores: Iterable[int]) -> str:

@@ -8,7 +8,6 @@ ways is fixed.
 import os
 import struct
 from pathlib import Path
-from types import TracebackType
 
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.vocabulary.way_masks import has_hole
@@ -40,9 +39,7 @@ class DdioWays:
     def __enter__(self) -> "DdioWays":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.undo()
 
     def available(self) -> tuple[bool, str]:
@@ -58,10 +55,7 @@ class DdioWays:
     def read(self) -> int:
         """Return the mask of the cache ways that devices may fill (DDIO).
 
-        Raises
-        ------
-        TestbedError
-            If the register cannot be read: the module, the rights or the register itself is missing.
+        Raises TestbedError if the register cannot be read: the module, the rights or the register itself is missing.
         """
         try:
             descriptor = os.open(self.path, os.O_RDONLY)
@@ -81,12 +75,8 @@ class DdioWays:
     def set(self, mask: int) -> None:
         """Let devices allocate only in the ways of `mask`; the original mask is remembered.
 
-        Raises
-        ------
-        InvalidValueError
-            For a mask that is not one contiguous block of 1 to 20 ways.
-        TestbedError
-            If the register cannot be written or does not keep the value.
+        Raises InvalidValueError for a mask that is not one contiguous block of 1 to 20 ways; TestbedError if the
+        register cannot be written or does not keep the value.
         """
         if mask <= 0 or has_hole(mask) or mask >= 1 << _MOST_WAYS:
             raise InvalidValueError(f"DDIO way mask {mask:#x} is not one block of 1 to {_MOST_WAYS} ways", hint="0x600")

@@ -19,13 +19,11 @@ _LAST_LINES = 20
 class Drain:
     """Reads one output stream of a process in a thread of its own.
 
-    `stream`: pipe to read; closed when it ends. `handlers`: functions called with the arrival time [s, monotonic] and
-    the text of every line; more may be added while reading.
+    `handlers`, to which more may be added, get the arrival time [s, monotonic] and the text of every line.
     """
 
     def __init__(self, stream: IO[bytes], handlers: list[LineHandler]) -> None:
         self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-        self.bytes_read = 0
         self._handlers = handlers
         self._rest = b""
         self._thread = threading.Thread(target=self._loop, args=(stream,), daemon=True, name="slomo-drain")
@@ -38,7 +36,6 @@ class Drain:
     def _loop(self, stream: IO[bytes]) -> None:
         with stream:
             while chunk := _read(stream.fileno()):
-                self.bytes_read += len(chunk)
                 self._take(chunk)
             self._take(b"\n" if self._rest else b"")
 

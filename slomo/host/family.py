@@ -8,6 +8,7 @@ import contextlib
 import time
 from pathlib import Path
 
+from slomo.host.cgroup import groups_of
 from slomo.host.marker import RunMark
 
 _GONE_S = 5.0
@@ -15,23 +16,20 @@ _GONE_S = 5.0
 
 def place_of_groups() -> Path | None:
     """Return the folder of this process's own version-2 control group; None if version 2 is not mounted."""
-    own_process = Path("/proc/self")
     try:
-        mounts = [line.split() for line in (own_process / "mounts").read_text(encoding="utf-8").splitlines()]
-        groups = (own_process / "cgroup").read_text(encoding="utf-8").splitlines()
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     except OSError:
         return None
     mounted = next((words[1] for words in mounts if words[2] == "cgroup2"), None)
-    own = next((line[3:] for line in groups if line.startswith("0::/")), None)
+    own = groups_of(Path("/proc/self/cgroup")).get("")
     return None if mounted is None or own is None else Path(mounted + own)
 
 
 class Family:
-    """One process and its descendants, in a control group.
+    """One process and its descendants, in a control group; the run's mark in its name lets the next run find it.
 
-    `mark`: mark of the run; it is part of the group's name, so that the next run finds the groups that a killed run
-    left. `pid`: the process, just started. Children that it forked before it was moved into the group are outside the
-    group; the mark in their environment identifies them.
+    Children that the process forked before it was moved there are outside; the mark in their environment identifies
+    them.
     """
 
     def __init__(self, mark: RunMark, pid: int) -> None:

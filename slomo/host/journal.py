@@ -68,13 +68,7 @@ def _digest(*row: object) -> str:
 
 
 def receipts_directory() -> Path:
-    """Return the folder of this machine's journal: SLOMO_JOURNAL if set, else root's folder, else the user's own.
-
-    Examples
-    --------
-    >>> receipts_directory().name in ("receipts", "slomo") or "SLOMO_JOURNAL" in os.environ
-    True
-    """
+    """Return the folder of this machine's journal: SLOMO_JOURNAL if set, else root's folder, else the user's own."""
     named = os.environ.get("SLOMO_JOURNAL")
     if named:
         return Path(named)
@@ -100,23 +94,13 @@ class Layer:
     value: str | None
     earlier: str | None
 
-    def holds(self, held: str | None) -> bool:
-        """Return whether the setting exists and its present value `held` is one that this layer explains."""
-        return held is not None and self.explains(held)
-
     def explains(self, held: str | None) -> bool:
         """Return whether the setting's present value `held` is this layer's value or the one before its last change."""
         return held in (self.value, self.earlier)
 
 
 class Journal:
-    """The journal in a folder; its file is created with the first receipt (record of one program's changes).
-
-    Examples
-    --------
-    >>> Journal(Path("/no/such/folder")).receipts()
-    ()
-    """
+    """The journal in a folder; its file is created with the first receipt (record of one program's changes)."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)

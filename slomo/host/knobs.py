@@ -73,17 +73,11 @@ class Knobs(Protocol):
         ...
 
     def read(self, knob: str) -> str | None:
-        """Return the present value of one setting.
-
-        Raises TestbedError if it cannot be read.
-        """
+        """Return the present value of one setting; TestbedError if it cannot be read."""
         ...
 
     def write(self, knob: str, value: str | None) -> None:
-        """Give one setting a new value.
-
-        Raises TestbedError if the machine refuses.
-        """
+        """Give one setting a new value; TestbedError if the machine refuses."""
         ...
 
     def part(self, knob: str) -> tuple["Knobs", str]:

@@ -7,7 +7,7 @@ made. Values that other programs set meanwhile are detected and left unchanged.
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from slomo.errors import SlomoError, StoreError, TestbedError
@@ -35,15 +35,17 @@ class Undone:
 def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[Change, ...]:
     """Give settings the intended values; restore those that the receipt (record of changes) has set but `wishes` omit.
 
-    Return the changes made to the machine. Raises TestbedError if the machine refuses a change or does not keep it;
-    this call's changes are then undone. Raises StoreError, without changing anything, if a change cannot be recorded.
+    Return the changes made. TestbedError if the machine refuses a change or does not keep it; this call's changes are
+    then undone. StoreError, without changing anything, if a change cannot be recorded.
     """
     session = _Session(receipt, knobs)
     before = receipt.layers()
     try:
         session.look(wishes)
-        for batch in _batches(wishes):
-            if batch[0].give_back:
+        # a batch ends where a group is made or removed; it is one write, since an apply mostly waits for the disk
+        for (give_back, _), group in itertools.groupby(wishes, lambda w: (w.give_back, w.value in (PRESENT, None))):
+            batch = list(group)
+            if give_back:
                 names = {wish.knob for wish in batch}
                 session.give_back([layer for layer in receipt.layers() if layer.label in names])
             else:
@@ -58,10 +60,8 @@ def set_knobs(receipt: Receipt, wishes: Sequence[Wish], knobs: Knobs) -> tuple[C
 def undo(receipt: Receipt, knobs: Knobs) -> Undone:
     """Restore each setting of a receipt (record of changes) to the value of an earlier receipt or to the original one.
 
-    Raises
-    ------
-    TestbedError
-        If the receipt is of another boot or machine, or a knob cannot be restored; all other knobs are restored.
+    Raises TestbedError if the receipt is of another boot or machine, or a knob cannot be restored; all others are
+    restored.
     """
     if receipt.state == "undone":
         return Undone()
@@ -93,15 +93,6 @@ def check_place(receipt: Receipt, knobs: Knobs) -> None:
             f"receipt '{receipt.identifier}' is of another boot or machine ('{head['place']}', here '{knobs.place()}')",
             hint="its changes ended with that boot; `slomo enforce undo --all` closes it",
         )
-
-
-def _batches(wishes: Iterable[Wish]) -> Iterator[list[Wish]]:
-    """Yield intended values in order, in batches that end where a group is made or removed.
-
-    A batch is recorded in one write, since most of the time of an apply is spent waiting for the disk.
-    """
-    for _, batch in itertools.groupby(wishes, key=lambda wish: (wish.give_back, wish.value in (PRESENT, None))):
-        yield list(batch)
 
 
 @dataclass
@@ -230,7 +221,8 @@ class _Session:
                     pending.append(change)
                 else:
                     # restoring other knobs may change the value that covers this one
-                    steady += [Change(layer.label, held, held)] * (kind == "covered" and stack[-1].holds(held))
+                    stays = kind == "covered" and held is not None and stack[-1].explains(held)
+                    steady += [Change(layer.label, held, held)] * stays
                     told[kind].append(layer.label)
                     self.heir = stack[-1].receipt if kind == "covered" else self.heir
                     settled.append(layer)
@@ -264,12 +256,18 @@ class _Session:
     def _judged(
         self, layer: Layer, stack: Sequence[Layer], held: str | None, layers: Sequence[Layer]
     ) -> tuple[str, Change]:
-        """Decide how one recorded value is undone, and return the change that restores the setting."""
-        follows = bool(self.knobs.followed(layer.knob, {each.knob: each.value for each in layers}))
-        kind, change = _judged(layer, stack, held, follows=follows)
-        if kind == "steady" and held is not None and self._holder(layer.label) is not None:
-            return "pending", change  # the kernel may have stored other CPUs for the thread after its CPU set
-        return kind, change
+        """Return how a recorded value is undone (covered, steady, vanished, pending, foreign), and by which change."""
+        beneath = [each for each in stack if each.number < layer.number]
+        change = Change(layer.label, held, beneath[-1].value if beneath else None)
+        if stack[-1].number != layer.number:
+            return "covered", change
+        if held == change.after:
+            # the kernel may have stored other CPUs for the thread after its CPU set
+            return "steady" if held is None or self._holder(layer.label) is None else "pending", change
+        if held is None and layer.value is not None:
+            return "vanished", change
+        follows = self.knobs.followed(layer.knob, {each.knob: each.value for each in layers})
+        return ("pending" if follows or layer.explains(held) else "foreign"), change
 
     def _holder(self, label: str) -> int | None:
         """Return another open receipt that sets a setting on which the setting `label` depends; None if none does."""
@@ -366,17 +364,3 @@ class _Session:
             return self.knobs.read(change.knob) == change.after
         except SlomoError:
             return False
-
-
-def _judged(layer: Layer, stack: Sequence[Layer], held: str | None, *, follows: bool) -> tuple[str, Change]:
-    """Decide how a recorded value is undone (covered, steady, vanished, pending or foreign)."""
-    beneath = [each for each in stack if each.number < layer.number]
-    target = beneath[-1].value if beneath else None
-    change = Change(layer.label, held, target)
-    if stack[-1].number != layer.number:
-        return "covered", change
-    if held == target:
-        return "steady", change
-    if held is None and layer.value is not None:
-        return "vanished", change
-    return ("pending" if follows or layer.explains(held) else "foreign"), change

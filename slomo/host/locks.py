@@ -11,30 +11,15 @@ from slomo.host.places import cache_directory
 
 
 def default_lock_path() -> Path:
-    """Return the path of the lock shared by all campaigns on this host.
-
-    Examples
-    --------
-    >>> default_lock_path().name
-    'slomo-host.lock'
-    """
+    """Return the path of the lock shared by all campaigns on this host."""
     folder = Path("/var/lock")
     return (folder if os.access(folder, os.W_OK) else Path(tempfile.gettempdir())) / "slomo-host.lock"
 
 
 class MachineLock:
-    """An exclusive lock that the kernel releases when the holding process dies.
+    """An exclusive lock that the kernel releases when its holder dies; `what` names what it guards, for errors.
 
-    :meth:`acquire` raises TestbedError at once if another process or object holds it.
-
-    `what`: name of the guarded object, for error messages. `path`: the lock file; by default one in the user's cache,
-    named after `what`. `mode`: permissions of the file.
-
-    Examples
-    --------
-    >>> with MachineLock("example") as lock:
-    ...     lock.held
-    True
+    By default its file is in the user's cache, named after `what`; `mode` are the file's permissions.
     """
 
     def __init__(self, what: str, path: Path | None = None, mode: int = 0o600) -> None:
@@ -59,7 +44,7 @@ class MachineLock:
         return self._file.held
 
     def acquire(self) -> None:
-        """Acquire the lock; do nothing if this object already holds it."""
+        """Acquire the lock, unless this object holds it; TestbedError at once if another process or object does."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file.acquire()

@@ -20,14 +20,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class RunMark:
-    """Identity of the process that started a run: boot, process id, start time, a number, PID namespace.
-
-    Examples
-    --------
-    >>> mark = new_mark()
-    >>> RunMark.parse(mark.text) == mark, mark.owner_is_alive()
-    (True, True)
-    """
+    """Identity of the process that started a run: boot, process id, start time, a number, PID namespace."""
 
     boot: str
     pid: int

@@ -5,15 +5,7 @@ import socket
 
 
 def notify(state: str) -> bool:
-    """Send a state to the service manager of this process; return False if there is none.
-
-    `state`: ``"READY=1"``, ``"WATCHDOG=1"`` or ``"STOPPING=1"``.
-
-    Examples
-    --------
-    >>> notify("WATCHDOG=1") in (True, False)
-    True
-    """
+    """Send a state, such as ``"READY=1"``, to the service manager of this process; return False if there is none."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False

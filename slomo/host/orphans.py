@@ -55,11 +55,8 @@ def make_run_directory(name: str, what: str) -> Path:
 
 def marked_processes() -> dict[int, RunMark]:
     """Return all processes of this user that slomo has marked, by process id."""
-    marks_by_pid: dict[int, RunMark] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and (mark := mark_of(int(entry.name))) is not None:
-            marks_by_pid[int(entry.name)] = mark
-    return marks_by_pid
+    pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+    return {pid: mark for pid in pids if (mark := mark_of(pid)) is not None}
 
 
 def mark_of(pid: int) -> RunMark | None:
@@ -81,7 +78,7 @@ def remove_orphans() -> Removed:
     killed = tuple(pid for pid in orphans if _kill(pid))
     for group in left_groups():
         end_group(group)
-    files = [path for path in _marked_files() if not (RunMark.parse(path.name) or _NOBODY).owner_is_alive()]
+    files = [path for path, mark in _marked_files() if not mark.owner_is_alive()]
     return Removed(killed, tuple(str(path) for path in files if remove_path(path)))
 
 
@@ -96,8 +93,8 @@ def kill_marked(mark: RunMark) -> tuple[int, ...]:
 
 def remove_files_of(mark: RunMark) -> None:
     """Delete the hugepage files, runtime and run directories of one run."""
-    for path in _marked_files():
-        if RunMark.parse(path.name) == mark:
+    for path, carried in _marked_files():
+        if carried == mark:
             remove_path(path)
 
 
@@ -113,14 +110,11 @@ def remove_path(path: Path) -> bool:
     return True
 
 
-_NOBODY = RunMark("", 0, 0, 0)
-
-
-def _marked_files() -> list[Path]:
-    files: list[Path] = []
+def _marked_files() -> list[tuple[Path, RunMark]]:
+    files: list[tuple[Path, RunMark]] = []
     for folder in (*_HUGE_DIRECTORIES, *_RUNTIME_DIRECTORIES, run_directories()):
         with contextlib.suppress(OSError):
-            files += [path for path in folder.iterdir() if RunMark.parse(path.name) is not None]
+            files += [(path, mark) for path in folder.iterdir() if (mark := RunMark.parse(path.name)) is not None]
     return files
 
 

@@ -10,22 +10,10 @@ MACHINE_FOLDER = Path("/var/lib/slomo")
 
 
 def cache_directory() -> Path:
-    """Return the folder of slomo's cached files.
-
-    Examples
-    --------
-    >>> cache_directory().name
-    'slomo'
-    """
+    """Return the folder of slomo's cached files."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slomo"
 
 
 def this_place(tree: str) -> str:
-    """Return a text that identifies a kind of settings on this machine since this boot.
-
-    Examples
-    --------
-    >>> this_place("/sys/fs/resctrl").startswith("/sys/fs/resctrl@")
-    True
-    """
+    """Return a text that identifies a kind of settings on this machine since this boot."""
     return f"{tree}@{os.uname().nodename}/{boot_identity()}"

@@ -26,19 +26,9 @@ class PqosState:
     #: Core -> class.
     class_of: dict[int, int]
 
-    def free(self) -> tuple[int, ...]:
-        """Return the classes that no core uses."""
-        return tuple(number for number in sorted(self.classes) if number and number not in self.class_of.values())
-
 
 def parse_pqos_state(text: str) -> PqosState:
-    r"""Parse the output of ``pqos -s``.
-
-    Examples
-    --------
-    >>> parse_pqos_state("definitions for Socket 0:\n L3CA COS1 => MASK 0x3\n Core 0, L3ID 0 => COS1").classes
-    {1: {'llc@0': '0x3'}}
-    """
+    """Parse the output of ``pqos -s``."""
     classes: dict[int, dict[str, str]] = {}
     socket = 0
     for line in text.splitlines():
@@ -69,11 +59,6 @@ class PqosKnobs(Knobs):
     """Reads and writes cache classes and their cores by ``pqos``.
 
     `command`: program and options, for instance ``("pqos", "-I")``.
-
-    Examples
-    --------
-    >>> PqosKnobs(("no-such-program",)).available()[0]
-    False
     """
 
     name = "pqos"

@@ -30,8 +30,7 @@ _starting = threading.Lock()
 class ProcessGroup(ABC):
     """A program in a session of its own; slomo reads its output, and ends all its descendants with it.
 
-    `words`: command as a list of words, without a shell. `mark`: mark written into its environment. `environment`:
-    variables added to those of this process. `directory`: working directory. `cores`: CPUs on which it may run; if
+    `mark`: mark written into its environment, to which `environment` is added. `cores`: CPUs on which it may run; if
     empty, those of this process. `listens`: whether it reads what `write` sends.
     """
 
@@ -144,11 +143,7 @@ class ProcessGroup(ABC):
 
 
 class ManagedProcess(ProcessGroup):
-    """The process of a network function, pinned to its cores.
-
-    `name`: name of the network function, for error messages. `cores`: CPUs on which it may run. Other parameters: as
-    for `ProcessGroup`.
-    """
+    """The process of the network function `name`, pinned to its cores; parameters as for `ProcessGroup`."""
 
     def __init__(
         self,
@@ -191,9 +186,8 @@ class ManagedProcess(ProcessGroup):
         if not self.alive:
             return 0.0
         with contextlib.suppress(OSError):
-            return time.clock_gettime(
-                ((~self.pid) << 3) | 2
-            )  # the clock id of CPUCLOCK_SCHED of a process, clock_getcpuclockid(3)
+            # the clock id of CPUCLOCK_SCHED of a process, clock_getcpuclockid(3)
+            return time.clock_gettime(((~self.pid) << 3) | 2)
         return 0.0
 
     def pause(self) -> None:

@@ -66,8 +66,7 @@ class ResctrlFacts:
     def bandwidth_value(self, amount: float, unit: str, resource: str = "MB") -> str:
         """Return the text to write for a memory bandwidth, in the form in which the kernel returns it when read.
 
-        `amount`: bandwidth in `unit`. `unit`: "percent", "MB/s" or "GB/s". `resource`: ``"MB"``, or ``"SMBA"`` for CXL
-        memory.
+        `resource`: ``"MB"``, or ``"SMBA"`` for CXL memory.
         """
         if resource not in self.resources:
             raise RefusedSettingError(f"resctrl does not offer control of {resource}", hint="see `slomo doctor`")
@@ -125,14 +124,7 @@ def _unit(settings: dict[str, dict[int, str]]) -> str:
 
 
 def rdt_capabilities(tree: ResctrlTree) -> dict[str, bool]:
-    """Return the capabilities of a machine's resctrl tree under RMD's names; all false without a tree.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> rdt_capabilities(ResctrlTree(Path("/no/such/place")))["cat_on"]
-    False
-    """
+    """Return the capabilities of a machine's resctrl tree under RMD's names; all false without a tree."""
     cdp, allocates = tree.exists("info/L3CODE"), tree.can_allocate
     return {
         "rdt": tree.mounted,

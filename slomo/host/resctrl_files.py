@@ -3,54 +3,15 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from slomo.host.below import below
-
-
-class ResctrlFiles(Protocol):
-    """File operations on names relative to the tree's root; every refusal is an OSError with the kernel's errno."""
-
-    def read(self, name: str, limit_b: int) -> bytes:
-        """Return a file's content, at most `limit_b` bytes."""
-        ...
-
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file in one call, as the kernel requires."""
-        ...
-
-    def make(self, name: str) -> None:
-        """Make a directory."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Remove a directory."""
-        ...
-
-    def rename(self, name: str, other: str) -> None:
-        """Move a directory."""
-        ...
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names in a directory."""
-        ...
-
-    def exists(self, name: str) -> bool:
-        """Return whether a file or directory exists."""
-        ...
-
-    def is_directory(self, name: str) -> bool:
-        """Return whether a name is a directory."""
-        ...
 
 
 class KernelFiles:
     """The operating system's files below a folder.
 
-    Examples
-    --------
-    >>> KernelFiles(Path("/proc/self")).exists("status")
-    True
+    An emulation has the same methods; all names are relative to the tree's root, and every refusal is an OSError with
+    the kernel's errno.
     """
 
     def __init__(self, root: Path) -> None:

@@ -23,15 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class ResctrlKnobs(Knobs):
-    """Reads and writes the settings of one resctrl tree.
-
-    `tree`: resctrl tree; by default the kernel's.
-
-    Examples
-    --------
-    >>> ResctrlKnobs().name
-    'resctrl'
-    """
+    """Reads and writes the settings of one resctrl tree, by default the kernel's."""
 
     name = "resctrl"
 

@@ -4,12 +4,13 @@ The format is that of Linux (Documentation/arch/x86/resctrl.rst), the same on In
 ``info/last_cmd_status`` states the reason.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, RefusedSettingError, TestbedError
 from slomo.host.cores import parse_cpu_list
-from slomo.host.resctrl_files import KernelFiles, ResctrlFiles
+from slomo.host.resctrl_files import KernelFiles
 
 ROOT = Path("/sys/fs/resctrl")
 _LARGEST_B = 1 << 16
@@ -17,21 +18,14 @@ _MOUNT_HINT = "mount it as root: mount -t resctrl resctrl /sys/fs/resctrl"
 #: Directories of a group that are not groups.
 _RESERVED = {"info", "mon_data", "mon_groups"}
 
-Snapshot = Mapping[str, Mapping[str, str]]
-
 
 class ResctrlTree:
     """Reads and changes one resctrl tree; a group's name is its path below the root, ``""`` is the root group.
 
     `root`: mount point of the tree. `files`: file operations; by default the operating system's, in tests an emulation.
-
-    Examples
-    --------
-    >>> ResctrlTree(Path("/no/such/place")).mounted
-    False
     """
 
-    def __init__(self, root: Path = ROOT, files: ResctrlFiles | None = None) -> None:
+    def __init__(self, root: Path = ROOT, files: KernelFiles | None = None) -> None:
         self.root = Path(root)
         self.files = files or KernelFiles(self.root)
 
@@ -61,10 +55,9 @@ class ResctrlTree:
 
     def read(self, name: str) -> str:
         """Return a file's stripped text. Raises TestbedError if it cannot be read."""
-        try:
-            return self.files.read(name, _LARGEST_B).decode("ascii", "replace").strip()
-        except OSError as problem:
-            raise self._fault(f"'{name}' cannot be read", problem) from None
+        with self._faults(f"'{name}' cannot be read"):
+            content = self.files.read(name, _LARGEST_B)
+        return content.decode("ascii", "replace").strip()
 
     def number(self, name: str) -> int | None:
         """Return a counter; None if the file is missing or the kernel reports ``Unavailable`` or ``Error``."""
@@ -76,33 +69,23 @@ class ResctrlTree:
 
     def write(self, name: str, text: str) -> None:
         """Write one line to a file; raise TestbedError, with the kernel's reason, if it is refused."""
-        try:
+        with self._faults(f"'{text}' is refused by '{name}'"):
             self.files.write(name, text.encode("ascii") + b"\n")
-        except OSError as problem:
-            raise self._fault(f"'{text}' is refused by '{name}'", problem) from None
 
     def make_group(self, name: str) -> None:
         """Make a group. Raises TestbedError if the kernel refuses it for lack of permission, classes or RMIDs."""
-        try:
+        with self._faults(f"group '{name}' cannot be made"):
             self.files.make(name)
-        except OSError as problem:
-            raise self._fault(f"group '{name}' cannot be made", problem) from None
 
     def remove_group(self, name: str) -> None:
         """Remove a group; its CPUs return to the group above."""
-        try:
+        with self._faults(f"group '{name}' cannot be removed"), contextlib.suppress(FileNotFoundError):
             self.files.remove(name)
-        except FileNotFoundError:
-            return
-        except OSError as problem:
-            raise self._fault(f"group '{name}' cannot be removed", problem) from None
 
     def rename_group(self, name: str, other: str) -> None:
         """Move a monitoring group below another group with masks, in one step that keeps its tasks and counters."""
-        try:
+        with self._faults(f"group '{name}' cannot become '{other}'"):
             self.files.rename(name, other)
-        except OSError as problem:
-            raise self._fault(f"group '{name}' cannot become '{other}'", problem) from None
 
     def tasks(self, group: str) -> tuple[int, ...]:
         """Return the tasks of a group."""
@@ -153,17 +136,6 @@ class ResctrlTree:
         counted = [part for part in parts if part is not None]
         return sum(counted) if parts and len(counted) == len(parts) else None
 
-    def snapshot(self) -> Snapshot:
-        """Return the CPUs and masks of every group."""
-        return {
-            name: {
-                file: self.read(joined(name, file))
-                for file in ("cpus_list", "schemata")
-                if self.exists(joined(name, file))
-            }
-            for name in self.groups()
-        }
-
     def _children(self, parent: str) -> tuple[str, ...]:
         names = (name for name in self._entries(parent) if name not in _RESERVED)
         return tuple(joined(parent, name) for name in names if self.files.is_directory(joined(parent, name)))
@@ -174,25 +146,24 @@ class ResctrlTree:
         except OSError:
             return []
 
-    def _fault(self, what: str, problem: OSError) -> TestbedError:
+    @contextlib.contextmanager
+    def _faults(self, what: str) -> Iterator[None]:
+        """Convert an OSError of a `with` block to a TestbedError that states the kernel's reason."""
         try:
-            reason = self.files.read("info/last_cmd_status", 500).decode("ascii", "replace").strip()
-        except OSError:
-            reason = ""
-        told = f" ({reason})" if reason and reason != "ok" else ""
-        hint = "run as root" if isinstance(problem, PermissionError) else "see `slomo doctor`"
-        kind = RefusedSettingError.kind_of(problem)
-        return kind(f"resctrl on '{self.root}': {what}: {problem.strerror}{told}", hint=hint)
+            yield
+        except OSError as problem:
+            try:
+                reason = self.files.read("info/last_cmd_status", 500).decode("ascii", "replace").strip()
+            except OSError:
+                reason = ""
+            told = f" ({reason})" if reason and reason != "ok" else ""
+            hint = "run as root" if isinstance(problem, PermissionError) else "see `slomo doctor`"
+            kind = RefusedSettingError.kind_of(problem)
+            raise kind(f"resctrl on '{self.root}': {what}: {problem.strerror}{told}", hint=hint) from None
 
 
 def parse_schemata(text: str) -> dict[str, dict[int, str]]:
-    r"""Return a group's settings: resource -> domain -> value as text.
-
-    Examples
-    --------
-    >>> parse_schemata("    L3:0=7ff;1=7ff\n    MB:0=100;1=100")
-    {'L3': {0: '7ff', 1: '7ff'}, 'MB': {0: '100', 1: '100'}}
-    """
+    """Return a group's settings: resource -> domain -> value as text."""
     schemata: dict[str, dict[int, str]] = {}
     try:
         for line in filter(None, (line.strip() for line in text.splitlines())):

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from slomo.errors import TestbedError
 from slomo.host.marker import new_mark
@@ -48,31 +47,12 @@ class Finished:
         return [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines() if line.strip()]
 
     def last_words(self, lines: int = 2) -> str:
-        r"""Return the end of the tool's output, in one line.
-
-        Examples
-        --------
-        >>> Finished(("pcm",), 1, "", "a\n\nb\n").last_words()
-        'a | b'
-        """
+        """Return the end of the tool's output, in one line."""
         return " | ".join(self.output[-lines:]) or "it said nothing"
 
 
 class RunningTool(ProcessGroup):
-    """Context manager of a tool that runs until it is stopped.
-
-    Raises TestbedError if the command does not exist or may not be run.
-
-    `words`: command as a list of words, without a shell. `environment`: variables added to those of this process.
-
-    Examples
-    --------
-    >>> with RunningTool(["sleep", "60"]) as tool:
-    ...     tool.alive
-    True
-    >>> tool.alive
-    False
-    """
+    """Context manager of a tool that runs until it is stopped; TestbedError if its command cannot be run."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
@@ -87,9 +67,7 @@ class RunningTool(ProcessGroup):
     def __enter__(self) -> "RunningTool":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _fault(self, error: OSError) -> TestbedError:
@@ -118,17 +96,7 @@ class RunningTool(ProcessGroup):
 
 
 def run_tool(words: Sequence[str], limit_s: float = 10.0, environment: Mapping[str, str] | None = None) -> Finished:
-    r"""Run a tool until it ends or the time limit passes, and return the result.
-
-    Raises TestbedError if the tool does not exist or exceeds its time limit.
-
-    `environment`: variables added to this process's own.
-
-    Examples
-    --------
-    >>> run_tool(["echo", "hello"]).stdout
-    'hello\n'
-    """
+    """Run a tool until it ends and return the result; TestbedError if it does not exist or exceeds its time limit."""
     with RunningTool(words, environment) as tool:
         if not tool.wait(lambda: not tool.alive, limit_s):
             raise TestbedError(
@@ -139,23 +107,11 @@ def run_tool(words: Sequence[str], limit_s: float = 10.0, environment: Mapping[s
 
 
 def is_installed(command: str) -> bool:
-    """Return whether a command can be found.
-
-    Examples
-    --------
-    >>> is_installed("sh"), is_installed("no-such-command")
-    (True, False)
-    """
+    """Return whether a command can be found."""
     return shutil.which(command) is not None
 
 
 def package_hint(command: str) -> str:
-    """Return a hint on how to install a tool.
-
-    Examples
-    --------
-    >>> package_hint("pqos")
-    'install it: apt-get install intel-cmt-cat'
-    """
+    """Return a hint on how to install a tool."""
     package = PACKAGES.get(Path(command).name)
     return f"install it: apt-get install {package}" if package else "install it, or correct its path"

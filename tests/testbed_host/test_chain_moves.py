@@ -43,9 +43,7 @@ def test_a_stage_moves_back_and_forth_without_loss_and_one_that_cannot_stays(mon
     """Each packet of a hundred microseconds waits in a ring of four thousand while hands change."""
     there, back = StageMove("fs", CORE, 0.3), StageMove("fs", CORE, 0.5, node=0)
     nowhere = StageMove("fw", CORE, 0.4, node=900)
-    monkeypatch.setattr(
-        "slomo.testbed.host.chains.moves.memory_nodes", lambda: ()
-    )  # as before the node lost its memory
+    monkeypatch.setattr("slomo.testbed.host.chains.moves.cores_by_node", dict)  # as before the node lost its memory
 
     result = run_chains_on_host(SYSTEM, "nfvnice", settings=settings(there, back, nowhere))
 
@@ -78,7 +76,7 @@ def test_what_is_no_move_is_refused(text: str) -> None:
 def test_moves_of_nobody_or_to_nowhere_are_refused(
     move: StageMove, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slomo.testbed.host.chains.moves.memory_nodes", lambda: (0, 1))
+    monkeypatch.setattr("slomo.testbed.host.chains.moves.cores_by_node", lambda: {0: (), 1: ()})
     with pytest.raises(InvalidValueError, match=message):
         run_chains_on_host(SYSTEM, "cfs", settings=settings(move))
 
@@ -213,7 +211,7 @@ def test_stages_move_while_the_chains_run_and_the_caller_is_told(monkeypatch: py
         return [asked[-1], StageMove("fw", CORE, look.time_s, node=900)]
 
     told: list[str] = []
-    monkeypatch.setattr("slomo.testbed.host.chains.moves.memory_nodes", lambda: ())
+    monkeypatch.setattr("slomo.testbed.host.chains.moves.cores_by_node", dict)
 
     result = run_on_host(SYSTEM, settings(), migration=migration, told=lambda moved: told.append(str(moved)))
 

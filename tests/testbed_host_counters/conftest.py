@@ -114,7 +114,8 @@ class KernelLikeTree(ResctrlTree):
 
     def _refuse(self, why: str) -> None:
         self._put("info/last_cmd_status", why)
-        raise self._fault("refused", OSError(22, "Invalid argument"))
+        with self._faults("refused"):
+            raise OSError(22, "Invalid argument")
 
     def _put(self, name: str, text: str) -> None:
         (self.root / name).write_text(f"{text}\n", encoding="ascii")

@@ -7,7 +7,6 @@ import contextlib
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from slomo.host.marker import new_mark
 from slomo.host.orphans import kill_marked, make_run_directory, remove_files_of
@@ -21,18 +20,7 @@ from slomo.vocabulary.workload import Workload
 
 
 class Run:
-    """Context manager of one run, which starts and ends network functions as processes.
-
-    `generator`: sends packets to NFs whose throughput is measured at a generator.
-
-    Examples
-    --------
-    >>> with Run() as run:
-    ...     run.directory.exists()
-    True
-    >>> run.directory.exists()
-    False
-    """
+    """Context manager of one run, which starts and ends network functions as processes; `generator` feeds them."""
 
     def __init__(self, generator: TrafficGenerator | None = None) -> None:
         self._generator = generator
@@ -44,9 +32,7 @@ class Run:
     def __enter__(self) -> "Run":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.ExitStack() as stack:  # callbacks run in reverse order, even if one fails
             stack.callback(remove_files_of, self.mark)
             stack.callback(kill_marked, self.mark)
@@ -68,11 +54,6 @@ class Run:
         self.tenants.append(tenant)
         tenant.wait_ready()
         return tenant
-
-    def stop(self, tenant: HostTenant) -> None:
-        """End one network function before the run ends."""
-        tenant.stop()
-        self.tenants.remove(tenant)
 
     def command_of(self, tenant: HostTenant) -> list[str]:
         """Return a tenant's command without the parts that differ only between runs or users."""

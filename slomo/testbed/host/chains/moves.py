@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import InvalidValueError
-from slomo.host.cores import available_cores, parse_cpu_list
+from slomo.host.cores import available_cores, cores_by_node
 from slomo.vocabulary.service_chains import ChainStage
 
 _MOVE = re.compile(r"(?P<stage>[^=@]+)=(?P<core>\d{1,4})(:(?P<node>\d{1,4}))?@(?P<at>\d+(\.\d+)?)")
@@ -69,13 +69,7 @@ class MoveOutcome:
 
 
 def parse_move(text: str) -> StageMove:
-    """Parse a move from text. Raises InvalidValueError if the text is no move.
-
-    Examples
-    --------
-    >>> parse_move("nat=2:1@0.5")
-    StageMove(stage='nat', core=2, at_s=0.5, node=1, reason='')
-    """
+    """Parse a move such as ``nat=2:1@0.5`` (to CPU 2 and node 1 after 0.5 s); InvalidValueError for another text."""
     match = _MOVE.fullmatch(text)
     if match is None:
         raise InvalidValueError(f"'{text[:60]}' is no move of a stage", hint="STAGE=CPU[:NODE]@SECONDS, as nat=2:1@0.5")
@@ -88,25 +82,19 @@ def require_movable(moves: tuple[StageMove, ...], stages: Sequence[ChainStage]) 
 
     A node is missing if it has no memory; where the kernel does not list such nodes, all are accepted.
     """
-    cores, nodes, named = available_cores(), memory_nodes(), {stage.name: stage for stage in stages}
+    cores, nodes, named = available_cores(), cores_by_node(), {stage.name: stage for stage in stages}
     for move in moves:
+        fault, hint = "", ""
         if move.stage not in named:
-            raise InvalidValueError(f"stage '{move.stage}' cannot move: there are {', '.join(named)}")
-        if named[move.stage].cycles_from:
-            raise InvalidValueError(
-                f"stage '{move.stage}' cannot move: its successor would begin cycles_from anew",
-                hint="leave out the move, or cycles_from",
-            )
-        if move.core not in cores:
-            raise InvalidValueError(
-                f"stage '{move.stage}' cannot move to core {move.core}: this process may use "
-                f"{', '.join(map(str, cores))}"
-            )
-        if nodes and move.node is not None and move.node not in nodes:
-            raise InvalidValueError(
-                f"stage '{move.stage}' cannot move to node {move.node}: nodes with memory are "
-                f"{', '.join(map(str, nodes))}"
-            )
+            fault = f": there are {', '.join(named)}"
+        elif named[move.stage].cycles_from:
+            fault, hint = ": its successor would begin cycles_from anew", "leave out the move, or cycles_from"
+        elif move.core not in cores:
+            fault = f" to core {move.core}: this process may use {', '.join(map(str, cores))}"
+        elif nodes and move.node is not None and move.node not in nodes:
+            fault = f" to node {move.node}: nodes with memory are {', '.join(map(str, nodes))}"
+        if fault:
+            raise InvalidValueError(f"stage '{move.stage}' cannot move{fault}", hint=hint or None)
 
 
 def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int, int]:
@@ -121,14 +109,6 @@ def pages_by_node(process_id: int, processes: Path = Path("/proc")) -> dict[int,
             for node, count in _PAGES.findall(line):
                 pages[int(node)] = pages.get(int(node), 0) + int(count)
     return pages
-
-
-def memory_nodes() -> tuple[int, ...]:
-    """Return the nodes that have memory; empty if the kernel does not list them."""
-    try:
-        return parse_cpu_list(Path("/sys/devices/system/node/has_memory").read_text(encoding="ascii"))
-    except OSError:
-        return ()
 
 
 def outcome_of(line: dict[str, Any], reason: str = "") -> MoveOutcome:

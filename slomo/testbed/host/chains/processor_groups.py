@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
-from slomo.host.cgroup import WEIGHTS
+from slomo.host.cgroup import WEIGHTS, groups_of
 from slomo.host.marker import RunMark
 
 
@@ -53,15 +53,7 @@ class ProcessorTree:
         return parent, {name: parent / name for name in stages}
 
     def checked(self, name: str, weight: int) -> int:
-        """Return the weight; raise InvalidValueError if it is outside the kernel's range.
-
-        Examples
-        --------
-        >>> ProcessorTree(Path("/sys/fs/cgroup/cpu"), 1).checked("nat", 300_000)
-        Traceback (most recent call last):
-        slomo.errors.InvalidValueError: stage 'nat': cpu.shares of 300000, the kernel takes 2 to 262144
-        hint: only ratios count: divide all weights by the same number
-        """
+        """Return the weight; raise InvalidValueError if it is outside the kernel's range."""
         _, least, most, _ = WEIGHTS[self.version]
         if not least <= weight <= most:
             raise InvalidValueError(
@@ -74,8 +66,7 @@ class ProcessorTree:
 def processor_tree(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> ProcessorTree:
     """Find the cgroup hierarchy with the CPU controller; prefer version 1 if both versions have the controller.
 
-    `root`: mount point of control groups. `membership`: groups of this process. Raises TestbedError, with the right to
-    grant, if there is no such hierarchy or this user may not make groups in it.
+    TestbedError, with the right to grant, if there is none or this user may not make groups in it.
     """
     tree = _find(root, membership)
     if tree is None:
@@ -92,11 +83,7 @@ def processor_tree(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path(
 
 
 def _find(root: Path, membership: Path) -> ProcessorTree | None:
-    own: dict[str, str] = {}
-    with contextlib.suppress(OSError):
-        for line in membership.read_text(encoding="ascii").splitlines():
-            _, controllers, place = line.split(":", 2)
-            own |= dict.fromkeys(controllers.split(","), place)
+    own = groups_of(membership)
     for folder in ("cpu", "cpu,cpuacct"):
         for path in (root / folder / own.get("cpu", "/").lstrip("/"), root / folder):
             if (path / "cpu.shares").exists():

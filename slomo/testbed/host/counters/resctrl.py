@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from slomo.errors import TestbedError
-from slomo.host.cores import available_cores, socket_of
+from slomo.host.cores import available_cores, line_in, socket_of
 from slomo.host.marker import new_mark
 from slomo.host.resctrl_tree import ROOT, ResctrlTree
 from slomo.testbed.host.counters.base import CounterSample, added
@@ -33,11 +33,6 @@ class ResctrlReader:
 
     `tree`: resctrl tree; by default the kernel's. `socket_of_domain`: socket of each last-level cache domain; by
     default from sysfs.
-
-    Examples
-    --------
-    >>> ResctrlReader().name
-    'resctrl'
     """
 
     name = "resctrl"
@@ -179,7 +174,6 @@ def _median(values: Sequence[int | None]) -> float | None:
 
 def _socket_of_domain(domain: int) -> int:
     for core in available_cores():
-        with contextlib.suppress(OSError):
-            if (_CPU / f"cpu{core}/cache/index3/id").read_text(encoding="ascii").strip() == str(domain):
-                return socket_of(core)
+        if line_in(_CPU / f"cpu{core}/cache/index3/id") == str(domain):
+            return socket_of(core)
     return domain

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from slomo.host.cores import available_cores, parse_cpu_list, socket_of
+from slomo.host.cores import available_cores, line_in, parse_cpu_list, socket_of
 from slomo.units import parse_quantity
 from slomo.vocabulary.machine import Machine
 
@@ -36,21 +36,14 @@ def cpu_model() -> str:
 
 
 def cache_mib(level: int, core: int | None = None) -> tuple[float, int] | None:
-    """Return the size [MiB] and number of ways of a CPU's data cache; None if the kernel does not report them.
-
-    Examples
-    --------
-    >>> cache_mib(9) is None
-    True
-    """
+    """Return the size [MiB] and number of ways of a CPU's data cache; None if the kernel does not report them."""
     chosen = available_cores()[0] if core is None else core
     for folder in sorted((_CPU / f"cpu{chosen}" / "cache").glob("index*")):
-        if _text(folder / "level") == str(level) and _text(folder / "type") in ("Data", "Unified"):
-            size, ways = _text(folder / "size"), _text(folder / "ways_of_associativity")
+        if line_in(folder / "level") == str(level) and line_in(folder / "type") in ("Data", "Unified"):
+            size, ways = line_in(folder / "size"), line_in(folder / "ways_of_associativity")
             if size:
-                return parse_quantity(size.replace("K", " KiB").replace("M", " MiB"), "MiB"), int(
-                    ways
-                ) if ways.isdigit() else 16
+                mib = parse_quantity(size.replace("K", " KiB").replace("M", " MiB"), "MiB")
+                return mib, int(ways) if ways.isdigit() else 16
     return None
 
 
@@ -71,15 +64,7 @@ def fingerprint() -> str:
 
 
 def this_machine(name: str = NAME) -> Machine:
-    """Return the description of this machine.
-
-    `name`: name under which its measurements are stored.
-
-    Examples
-    --------
-    >>> this_machine().cores >= 1
-    True
-    """
+    """Return the description of this machine, under the name by which its measurements are stored."""
     cores = available_cores()
     sockets = len({socket_of(core) for core in cores})
     l2_mib, l2_ways = cache_mib(2) or (1.0, 16)
@@ -116,12 +101,5 @@ def this_machine(name: str = NAME) -> Machine:
 
 def _llc_domains(cores: tuple[int, ...]) -> int:
     home = [core for core in cores if socket_of(core) == socket_of(cores[0])]
-    shared = {_text(_CPU / f"cpu{core}" / "cache" / "index3" / "shared_cpu_list") for core in home} - {""}
+    shared = {line_in(_CPU / f"cpu{core}" / "cache" / "index3" / "shared_cpu_list") for core in home} - {""}
     return max(1, len([text for text in shared if parse_cpu_list(text)]))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""

@@ -42,7 +42,7 @@ class StandingPrograms:
         run, self._run = self._run, None
         self._tenants.clear()
         if run is not None:
-            run.__exit__(None, None, None)
+            run.__exit__()
 
     def _standing(self, workload: Workload) -> HostTenant:
         tenant = self._tenants.get(workload.key)
