@@ -85,10 +85,14 @@ def test_pcie_tool_separates_what_devices_and_cores_ask() -> None:
 
 def test_pcie_tool_gives_socket_vectors(tmp_path: Path) -> None:
     """Hits and misses per interval become millions per second."""
-    file = tmp_path / "samples.csv"
-    file.write_text("Skt,ItoM\n0,5000000(Total)\n0,2000000(Miss)\n0,3000000(Hit)\n", encoding="ascii")
+    tool = tmp_path / "pcm-pcie"
+    rows = "Skt,ItoM\\n0,5000000(Total)\\n0,2000000(Miss)\\n0,3000000(Hit)\\n"
+    tool.write_text(f"#!/bin/sh\nprintf '{rows}' > ${{2#-csv=}}\n[ $# = 4 ] || exec sleep 60\n", encoding="ascii")
+    tool.chmod(0o755)
+    reader = PcmPcieReader(str(tool), interval_s=0.5)
 
-    sample = PcmPcieReader(interval_s=0.5)._sample(file)
+    reader.start([0])
+    sample = reader.stop()
 
     assert dict(sample.sockets[0]) == {"PCIEHIT": 6.0, "PCIEMISS": 4.0}
 

@@ -86,9 +86,12 @@ class PcmTool(ProgramReader):
             if not tool.alive:  # if it ended by itself, its samples are not of this window
                 raise failure(self.name, tool.stop())
             tool.stop()
-            return sample_of(_recorded(self.name, file, self.interval_s), self._cores)
+            return self._sample(file)
         finally:
             self._ended()
+
+    def _sample(self, file: Path) -> CounterSample:
+        return sample_of(_recorded(self.name, file, self.interval_s), self._cores)
 
     def _words(self, file: Path) -> list[str]:
         return [self.command, f"{self.interval_s:g}", f"-csv={file}", *self.options]
@@ -120,12 +123,7 @@ class PcmTool(ProgramReader):
 class PcmReader(PcmTool):
     """Reads ``pcm -csv``: all metrics of the vocabulary that this processor supports, per core and per socket.
 
-    `command`: program; by default ``pcm``, or ``pcm.x`` if only that is installed. `interval_s`: sampling interval [s].
-
-    Examples
-    --------
-    >>> PcmReader().name
-    'pcm'
+    The program is ``pcm``, or ``pcm.x`` if only that is installed.
     """
 
     def __init__(self, command: str | None = None, interval_s: float = 0.25) -> None:

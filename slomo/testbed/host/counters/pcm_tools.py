@@ -22,13 +22,7 @@ _BY_PROCESSOR = {"PRd", "WiL", "UCRdF", "WCiL", "WCiLF"}
 
 
 class PcmMemoryReader(PcmTool):
-    """Reads ``pcm-memory -csv``: READ and WRITE of each socket.
-
-    Examples
-    --------
-    >>> PcmMemoryReader().name
-    'pcm-memory'
-    """
+    """Reads ``pcm-memory -csv``: READ and WRITE of each socket."""
 
     name = "pcm-memory"
 
@@ -37,13 +31,6 @@ class PcmPcieReader(PcmTool):
     """Reads ``pcm-pcie -csv -e``: PCIEHIT and PCIEMISS of each socket.
 
     The tool multiplexes its events over the interval, which is therefore one second.
-
-    `interval_s`: sampling interval [s].
-
-    Examples
-    --------
-    >>> PcmPcieReader().name
-    'pcm-pcie'
     """
 
     name = "pcm-pcie"
@@ -81,11 +68,6 @@ def pcie_lookups(lines: Iterable[str]) -> dict[int, list[tuple[float, float]]]:
 
     `lines`: blocks of ``Skt,EVENT,...`` and three lines per socket that end in ``(Total)``, ``(Miss)`` and ``(Hit)``
     (opcm/pcm src/pcm-pcie.h, printSocketScopeEvents).
-
-    Examples
-    --------
-    >>> pcie_lookups(["Skt,PCIRdCur,ItoM,WiL", "0,10,20,7(Total)", "0,1,2,7(Miss)", "0,9,18,0(Hit)"])
-    {0: [(27.0, 3.0)]}
     """
     names: list[str] = []
     samples: dict[int, dict[str, list[float]]] = {}
