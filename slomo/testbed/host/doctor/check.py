@@ -4,13 +4,15 @@ As with ``brew doctor`` and ``perf``, a check never changes anything and never f
 it cannot see are reported as unknown.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 _LARGEST_B = 1 << 20
+P = ParamSpec("P")
 
 
 class Status(StrEnum):
@@ -21,16 +23,15 @@ class Status(StrEnum):
     FAIL = "fail"  # network functions cannot be measured here
 
 
+#: Status, what was found, and the command that repairs it.
+Finding = tuple[Status, str, str | None]
+
+
 @dataclass(frozen=True)
 class Check:
     """One finding about a host, with the command that repairs it.
 
     `remedy` is the command that repairs the finding; None only if the status is ok.
-
-    Examples
-    --------
-    >>> Check("tuning", "turbo", Status.WARN, "on", "echo 1 > /x").to_dict()["status"]
-    'warn'
     """
 
     group: str
@@ -53,19 +54,32 @@ class Check:
         }
 
 
-def ok(group: str, name: str, finding: str) -> Check:
+def ok(finding: str) -> Finding:
     """Return a finding that reports no problem."""
-    return Check(group, name, Status.OK, finding)
+    return Status.OK, finding, None
 
 
-def warn(group: str, name: str, finding: str, remedy: str) -> Check:
+def warn(finding: str, remedy: str) -> Finding:
     """Return a finding about something that disturbs measurements."""
-    return Check(group, name, Status.WARN, finding, remedy)
+    return Status.WARN, finding, remedy
 
 
-def fail(group: str, name: str, finding: str, remedy: str) -> Check:
+def fail(finding: str, remedy: str) -> Finding:
     """Return a finding about something that prevents measurements."""
-    return Check(group, name, Status.FAIL, finding, remedy)
+    return Status.FAIL, finding, remedy
+
+
+def check(group: str, name: str) -> Callable[[Callable[P, Finding]], Callable[P, Check]]:
+    """Decorate a function that returns a finding, so that it returns the check of this group and name."""
+
+    def named(look: Callable[P, Finding]) -> Callable[P, Check]:
+        @functools.wraps(look)
+        def checked(*args: P.args, **options: P.kwargs) -> Check:
+            return Check(group, name, *look(*args, **options))
+
+        return checked
+
+    return named
 
 
 @dataclass(frozen=True)

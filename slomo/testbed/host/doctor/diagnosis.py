@@ -13,7 +13,7 @@ from slomo.files.stored import stored
 from slomo.host.cores import available_cores
 from slomo.host.tool import is_installed, run_tool
 from slomo.testbed.host.doctor import counting, equipment, tuning
-from slomo.testbed.host.doctor.check import Check, Status, System, ok, warn
+from slomo.testbed.host.doctor.check import Check, Finding, Status, System, check, ok, warn
 from slomo.testbed.host.doctor.drift import MachineDrift, watch_drift
 from slomo.testbed.host.doctor.memory import MemoryCurve, measure_memory
 from slomo.testbed.host.machine.this_machine import cache_mib
@@ -40,13 +40,7 @@ class Diagnosis:
 
     @property
     def status(self) -> Status:
-        """The worst status of all checks.
-
-        Examples
-        --------
-        >>> Diagnosis((ok("a", "b", "c"), warn("a", "d", "e", "f")), None).status
-        <Status.WARN: 'warn'>
-        """
+        """The worst status of all checks."""
         statuses = {check.status for check in self.checks}
         return next((status for status in (Status.FAIL, Status.WARN) if status in statuses), Status.OK)
 
@@ -72,16 +66,7 @@ def diagnose(
     measure: Measure = measure_memory,
     watch: Watch = watch_drift,
 ) -> Diagnosis:
-    """Run all checks on a host and return the findings.
-
-    `quick`: skip the measurements of memory and drift, which take seconds. `measure`: measures the memory. `watch`:
-    measures the drift; it is skipped if the memory cannot be measured.
-
-    Examples
-    --------
-    >>> diagnose(quick=True).curve is None
-    True
-    """
+    """Run all checks on a host; `quick` skips `measure` (memory) and `watch` (drift), which take seconds."""
     host = system or this_system()
     checks = [check for room in (counting, tuning, equipment) for check in room.checks(host)]
     curve = drift = None
@@ -95,13 +80,7 @@ def diagnose(
 
 
 def version_of(words: tuple[str, ...]) -> str | None:
-    """Return the line of a program's output that states its version; None if the program is not installed.
-
-    Examples
-    --------
-    >>> version_of(("no-such-command", "--version")) is None
-    True
-    """
+    """Return the line of a program's output that states its version; None if the program is not installed."""
     if not is_installed(words[0]):
         return None
     try:
@@ -119,11 +98,12 @@ def _memory(system: System, measure: Measure) -> tuple[MemoryCurve | None, list[
     try:
         curve = measure(system.cores, l2_mib, stated)
     except SlomoError as problem:
-        return None, [warn("memory", "latency curve", problem.message, problem.hint or "slomo doctor --quick")]
+        failed = warn(problem.message, problem.hint or "slomo doctor --quick")
     except OSError as problem:  # the home directory is not writable, so the competitor cannot be built
-        finding = f"'{problem.filename}': {problem.strerror}"
-        return None, [warn("memory", "latency curve", finding, "set XDG_CACHE_HOME to a folder you may write to")]
-    return curve, [_cache(curve, stated), _latency(curve), _bandwidth(curve)]
+        failed = warn(f"'{problem.filename}': {problem.strerror}", "set XDG_CACHE_HOME to a folder you may write to")
+    else:
+        return curve, [_cache(curve, stated), _latency(curve), _bandwidth(curve)]
+    return None, [Check("memory", "latency curve", *failed)]
 
 
 def _drift(system: System, curve: MemoryCurve, watch: Watch) -> tuple[MachineDrift | None, Check]:
@@ -132,38 +112,36 @@ def _drift(system: System, curve: MemoryCurve, watch: Watch) -> tuple[MachineDri
     try:
         drift = watch(system.cores, l2_mib, llc_mib)
     except SlomoError as problem:
-        return None, warn("memory", "drift", problem.message, problem.hint or "stop other tasks")
+        return None, Check("memory", "drift", Status.WARN, problem.message, problem.hint or "stop other tasks")
     return drift, drift.check(HostSettings().drift_limit)
 
 
-def _cache(curve: MemoryCurve, stated_mib: float | None) -> Check:
+@check("memory", "effective cache")
+def _cache(curve: MemoryCurve, stated_mib: float | None) -> Finding:
     told = "the kernel states none" if stated_mib is None else f"the kernel states {stated_mib:g} MiB"
     if curve.llc_mib is None:
-        return warn(
-            "memory",
-            "effective cache",
-            f"the curve shows no edge; {told}",
-            "stop other tasks, then `slomo doctor` again",
-        )
+        return warn(f"the curve shows no edge; {told}", "stop other tasks, then `slomo doctor` again")
     if curve.llc_ns is None:
         remedy = "ask who shares the machine below, and measure again; only memory bandwidth is contended for"
         finding = f"no shared cache behind L2 ({curve.llc_mib:g} MiB): others hold it, or it is not ours; {told}"
-        return warn("memory", "effective cache", finding, remedy)
+        return warn(finding, remedy)
     finding = f"{curve.llc_mib:.1f} MiB (with L2); {told}"
     if stated_mib is not None and curve.llc_mib < _MUCH_LESS * stated_mib:
         remedy = "slomo doctor --out this-host.yaml   # plan with what is ours; others use the rest"
-        return warn("memory", "effective cache", finding, remedy)
-    return ok("memory", "effective cache", finding)
+        return warn(finding, remedy)
+    return ok(finding)
 
 
-def _latency(curve: MemoryCurve) -> Check:
+@check("memory", "latency curve")
+def _latency(curve: MemoryCurve) -> Finding:
     levels = (("L2", curve.l2_ns), ("LLC", curve.llc_ns), ("memory", curve.dram_ns))
     latencies = ", ".join(f"{name} {value:.1f} ns" for name, value in levels if value is not None)
-    return ok("memory", "latency curve", latencies or f"{len(curve.sizes_mib)} sizes")
+    return ok(latencies or f"{len(curve.sizes_mib)} sizes")
 
 
-def _bandwidth(curve: MemoryCurve) -> Check:
+@check("memory", "bandwidth")
+def _bandwidth(curve: MemoryCurve) -> Finding:
     finding = (
         "not measured" if curve.read_gb_s is None else f"{curve.read_gb_s:.1f} GB/s read by the cores of one socket"
     )
-    return ok("memory", "bandwidth", finding)
+    return ok(finding)

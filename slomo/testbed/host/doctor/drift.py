@@ -5,12 +5,12 @@ It predicts the `stability` that a campaign's dataset would state.
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from slomo.testbed.host.doctor.check import Check, ok, warn
+from slomo.testbed.host.doctor.check import Finding, check, ok, warn
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.probe.sentinel import INTERVAL_S, Look, Sentinel, factor, sentinel_programs
 from slomo.testbed.host.probe.standing import StandingPrograms, quickened
@@ -21,14 +21,7 @@ _LOOKS, _PAUSE_S = 8, 0.4
 
 @dataclass(frozen=True)
 class MachineDrift:
-    """Speeds of the test programs, measured several times.
-
-    Examples
-    --------
-    >>> drift = MachineDrift((Look({"cache": 2.0, "stream": 1.0}), Look({"cache": 1.6, "stream": 1.02})))
-    >>> drift.to_dict()["largest_change"], drift.spans
-    (0.25, {'cache': 1.25, 'stream': 1.02})
-    """
+    """Speeds of the test programs, measured several times."""
 
     #: Two or more readings, in order of time.
     looks: tuple[Look, ...]
@@ -50,26 +43,23 @@ class MachineDrift:
             "fastest_over_slowest": self.spans,
         }
 
-    def check(self, limit: float) -> Check:
+    @check("memory", "drift")
+    def check(self, limit: float) -> Finding:
         """Return the finding: a warning if a program's speed changed by more than `limit`."""
         again = "stop other tasks, then `slomo doctor` again"
         if not self.spans:
-            return warn("memory", "drift", "the sentinel hardly ran", again)
+            return warn("the sentinel hardly ran", again)
         told = ", ".join(f"{name} {100 * (span - 1):.0f} %" for name, span in self.spans.items())
         finding = f"{told} from slowest to fastest over {len(self.looks)} looks"
         if max(self.spans.values()) <= 1.0 + limit:
-            return ok("memory", "drift", finding)
-        return warn("memory", "drift", finding, f"{again}; campaigns repeat runs during which it moves")
+            return ok(finding)
+        return warn(finding, f"{again}; campaigns repeat runs during which it moves")
 
 
-def watch_drift(
-    cores: Sequence[int], l2_mib: float, llc_mib: float, sleep: Callable[[float], None] = time.sleep
-) -> MachineDrift:
-    """Run the test programs several times over about five seconds and return their speeds.
+def watch_drift(cores: Sequence[int], l2_mib: float, llc_mib: float) -> MachineDrift:
+    """Run the test programs several times over about five seconds on the first of `cores` and return their speeds.
 
-    `cores`: usable CPUs; the first one is used. `l2_mib`, `llc_mib`: private and shared cache [MiB]. Raises
-    UnstableMeasurementError if the test programs do not get their core; TestbedError if they cannot be built or
-    started.
+    Raises UnstableMeasurementError if they do not get their core; TestbedError if they cannot be built or started.
     """
     standing = StandingPrograms(quickened(host_definition("synthetic"), INTERVAL_S), cores[0])
     try:
@@ -77,7 +67,7 @@ def watch_drift(
         sentinel.look()  # not used: programs that have just started are slower
         looks = []
         for number in range(_LOOKS):
-            sleep(_PAUSE_S if number else 0.0)
+            time.sleep(_PAUSE_S if number else 0.0)
             looks.append(sentinel.look())
     finally:
         standing.close()

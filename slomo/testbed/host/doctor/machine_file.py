@@ -25,11 +25,7 @@ Field = tuple[Any, str]
 
 
 def machine_of(system: System, curve: MemoryCurve | None, name: str = "this-host") -> tuple[Machine, Mapping[str, str]]:
-    """Return the description of this host, and the source of each field.
-
-    `system`: files of the host. `curve`: measured memory curve; without it, latencies and bandwidth are typical values.
-    `name`: name for the machine.
-    """
+    """Return the description of this host, and each field's source; without `curve` the memory's values are typical."""
     plain = this_machine(name)
     table: dict[str, Field] = {
         field: (value, TOLD if field not in _GUESSED else TYPICAL)
@@ -61,14 +57,7 @@ _GUESSED = {
 
 
 def machine_text(machine: Machine, origins: Mapping[str, str]) -> str:
-    """Return a machine description as YAML; a comment gives the source of each number.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> machine_text(load_machine("silver-4110"), {"llc_mib": "measured"}).splitlines()[8]
-    'llc_mib: 11.0  # measured'
-    """
+    """Return a machine description as YAML; a comment gives the source of each number."""
     lines = []
     for field, value in machine.to_dict().items():
         if field in ("schema_version", "name") or value is None:  # e.g. ports: a host does not report them
@@ -99,10 +88,7 @@ def _measured(curve: MemoryCurve, plain: Machine, *, victim: bool) -> dict[str, 
         measured_fields["dram_remote_ns"] = (round(_REMOTE_OVER_LOCAL * curve.dram_ns, 1), TYPICAL)
     if curve.read_gb_s is not None:
         measured_fields["memory_peak_gb_s"] = (round(curve.read_gb_s, 1), MEASURED)
-        measured_fields["memory_efficiency"] = (
-            1.0,
-            MEASURED,
-        )  # the bandwidth above was measured; it is not the nominal one
+        measured_fields["memory_efficiency"] = (1.0, MEASURED)  # the bandwidth above is measured, not nominal
     return measured_fields
 
 

@@ -57,10 +57,9 @@ class MemoryCurve:
 
 
 def measure_memory(cores: Sequence[int], l2_mib: float, stated_llc_mib: float | None) -> MemoryCurve:
-    """Measure latency over size of data, and read bandwidth; this takes about 12 s, at most 20 s.
+    """Measure latency over size of data on the first core, and read bandwidth of its socket's cores; at most 20 s.
 
-    `cores`: CPUs; the pointer chase runs on the first one, and all CPUs of its socket stream together. `l2_mib`:
-    private cache of one core [MiB]. `stated_llc_mib`: size of the last-level cache according to the kernel [MiB].
+    `l2_mib`: private cache of one core. `stated_llc_mib`: size of the last-level cache according to the kernel.
     """
     affordable_mib = _affordable_mib()
     largest = min(_LARGEST_MIB, 4.0 * (stated_llc_mib or 0.0))

@@ -7,7 +7,7 @@ section 6: hyper-threading and turbo off, cores isolated).
 import re
 
 from slomo.host.cores import parse_cpu_list
-from slomo.testbed.host.doctor.check import Check, System, ok, warn
+from slomo.testbed.host.doctor.check import Check, Finding, System, check, ok, warn
 
 _GROUP = "tuning"
 _SLOW_IDLE_US = 10  # waking from a deeper idle state takes as long as some thousand packets
@@ -16,20 +16,12 @@ _CPUS = "/sys/devices/system/cpu"
 
 def checks(system: System) -> list[Check]:
     """Return all findings about disturbances."""
-    return [
-        hugepages(system),
-        hugepage_mount(system),
-        governor(system),
-        turbo(system),
-        idle_states(system),
-        hyper_threads(system),
-        isolated(system),
-        load(system),
-        stolen(system),
-    ]
+    looks = (hugepages, hugepage_mount, governor, turbo, idle_states, hyper_threads, isolated, load, stolen)
+    return [look(system) for look in looks]
 
 
-def hugepages(system: System) -> Check:
+@check(_GROUP, "hugepages")
+def hugepages(system: System) -> Finding:
     """Count reserved hugepages, which DPDK needs."""
     sizes = {
         path.split("hugepages-")[1].partition("/")[0]: text
@@ -37,50 +29,48 @@ def hugepages(system: System) -> Check:
     }
     free = {size: int(text) for size, text in sizes.items() if text.isdigit() and int(text)}
     if free:
-        return ok(_GROUP, "hugepages", ", ".join(f"{count} x {size} free" for size, count in free.items()))
+        return ok(", ".join(f"{count} x {size} free" for size, count in free.items()))
     return warn(
-        _GROUP,
-        "hugepages",
         "none free: DPDK runs at about half its speed",
         "echo 512 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
     )
 
 
-def hugepage_mount(system: System) -> Check:
+@check(_GROUP, "hugetlbfs")
+def hugepage_mount(system: System) -> Finding:
     """Check whether hugepages are mounted."""
     lines = [line.split() for line in (system.read("/proc/mounts") or "").splitlines()]
     places = [fields[1] for fields in lines if len(fields) > 2 and fields[2] == "hugetlbfs"]
     if places:
-        return ok(_GROUP, "hugetlbfs", ", ".join(places))
-    return warn(_GROUP, "hugetlbfs", "not mounted", "mkdir -p /dev/hugepages && mount -t hugetlbfs none /dev/hugepages")
+        return ok(", ".join(places))
+    return warn("not mounted", "mkdir -p /dev/hugepages && mount -t hugetlbfs none /dev/hugepages")
 
 
-def governor(system: System) -> Check:
+@check(_GROUP, "governor")
+def governor(system: System) -> Finding:
     """Check the frequency governor of the cores."""
     governors = {system.read(f"{_CPUS}/cpu{core}/cpufreq/scaling_governor") for core in system.cores} - {None}
     if not governors:
-        return warn(
-            _GROUP, "governor", "frequency is not shown (virtual machine?)", "set 'performance' on the machine below"
-        )
+        return warn("frequency is not shown (virtual machine?)", "set 'performance' on the machine below")
     if governors == {"performance"}:
-        return ok(_GROUP, "governor", "performance")
-    return warn(_GROUP, "governor", ", ".join(sorted(map(str, governors))), "cpupower frequency-set -g performance")
+        return ok("performance")
+    return warn(", ".join(sorted(map(str, governors))), "cpupower frequency-set -g performance")
 
 
-def turbo(system: System) -> Check:
+@check(_GROUP, "turbo")
+def turbo(system: System) -> Finding:
     """Check whether turbo is on, since it makes a core's speed depend on what other cores do."""
     off, boost = system.read(f"{_CPUS}/intel_pstate/no_turbo"), system.read(f"{_CPUS}/cpufreq/boost")
     if off == "1" or (off is None and boost == "0"):
-        return ok(_GROUP, "turbo", "off")
+        return ok("off")
     if off is None and boost is None:
-        return warn(
-            _GROUP, "turbo", "not shown (virtual machine?)", "turn it off on the machine below, or in the firmware"
-        )
+        return warn("not shown (virtual machine?)", "turn it off on the machine below, or in the firmware")
     path = f"1 > {_CPUS}/intel_pstate/no_turbo" if off is not None else f"0 > {_CPUS}/cpufreq/boost"
-    return warn(_GROUP, "turbo", "on", f"echo {path}")
+    return warn("on", f"echo {path}")
 
 
-def idle_states(system: System) -> Check:
+@check(_GROUP, "C-states")
+def idle_states(system: System) -> Finding:
     """Check for idle states from which a core takes long to wake up."""
     states = f"{_CPUS}/cpu{system.cores[0]}/cpuidle/state*"
     latencies, disabled = system.texts(f"{states}/latency"), system.texts(f"{states}/disable")
@@ -90,51 +80,51 @@ def idle_states(system: System) -> Check:
         if text.isdigit() and int(text) > _SLOW_IDLE_US and disabled.get(f"{folder}/disable", "0") == "0":
             deep.append(f"{system.read(f'{folder}/name')} ({text} us)")
     if not latencies:
-        return ok(_GROUP, "C-states", "not shown: the kernel does not manage them here")
+        return ok("not shown: the kernel does not manage them here")
     if deep:
-        return warn(_GROUP, "C-states", f"deep ones are on: {', '.join(deep)}", f"cpupower idle-set -D {_SLOW_IDLE_US}")
-    return ok(_GROUP, "C-states", "only quick ones")
+        return warn(f"deep ones are on: {', '.join(deep)}", f"cpupower idle-set -D {_SLOW_IDLE_US}")
+    return ok("only quick ones")
 
 
-def hyper_threads(system: System) -> Check:
+@check(_GROUP, "SMT")
+def hyper_threads(system: System) -> Finding:
     """Check whether two CPUs in use are threads of one core; SLOMO assumes that a core's resources are not shared."""
     shared = {system.read(f"{_CPUS}/cpu{core}/topology/thread_siblings_list") or str(core) for core in system.cores}
     pairs = sorted(text for text in shared if len(parse_cpu_list(text)) > 1)
     if not pairs:
-        return ok(_GROUP, "SMT", "off: one thread per core")
-    return warn(_GROUP, "SMT", f"on: {'; '.join(pairs[:4])} share a core", f"echo off > {_CPUS}/smt/control")
+        return ok("off: one thread per core")
+    return warn(f"on: {'; '.join(pairs[:4])} share a core", f"echo off > {_CPUS}/smt/control")
 
 
-def isolated(system: System) -> Check:
+@check(_GROUP, "isolcpus")
+def isolated(system: System) -> Finding:
     """Check whether the CPUs in use are isolated from the scheduler."""
     text = system.read(f"{_CPUS}/isolated") or ""
     if text:
-        return ok(_GROUP, "isolcpus", text)
+        return ok(text)
     if len(system.cores) < 3:
-        return warn(
-            _GROUP, "isolcpus", "none: other tasks share the cores", "stop other tasks; two cores leave none over"
-        )
+        return warn("none: other tasks share the cores", "stop other tasks; two cores leave none over")
     span = f"{system.cores[1]}-{system.cores[-1]}"
-    return warn(_GROUP, "isolcpus", "none: other tasks share the cores", f"boot with isolcpus={span} nohz_full={span}")
+    return warn("none: other tasks share the cores", f"boot with isolcpus={span} nohz_full={span}")
 
 
-def load(system: System) -> Check:
+@check(_GROUP, "load")
+def load(system: System) -> Finding:
     """Check whether other programs are running."""
     text = system.read("/proc/loadavg") or ""
     busy = float(text.split()[0]) if re.match(r"\d+\.\d+ ", text) else 0.0
     if busy > 0.25:
-        return warn(
-            _GROUP, "load", f"{busy:.2f} tasks run besides", "ps -eo pcpu,pid,comm --sort=-pcpu | head   # stop them"
-        )
-    return ok(_GROUP, "load", f"{busy:.2f}")
+        return warn(f"{busy:.2f} tasks run besides", "ps -eo pcpu,pid,comm --sort=-pcpu | head   # stop them")
+    return ok(f"{busy:.2f}")
 
 
-def stolen(system: System) -> Check:
+@check(_GROUP, "stolen time")
+def stolen(system: System) -> Finding:
     """Check how much CPU time the hypervisor has given to other guests since boot."""
     fields = (system.read("/proc/stat") or "").partition("\n")[0].split()[1:9]
     if len(fields) < 8 or not all(field.isdigit() for field in fields):
-        return ok(_GROUP, "stolen time", "not shown")
+        return ok("not shown")
     share = int(fields[7]) / max(1, sum(map(int, fields)))
     if share > 0.01:
-        return warn(_GROUP, "stolen time", f"{share:.1%} since boot", "pin the virtual CPUs on the machine below")
-    return ok(_GROUP, "stolen time", f"{share:.1%} since boot")
+        return warn(f"{share:.1%} since boot", "pin the virtual CPUs on the machine below")
+    return ok(f"{share:.1%} since boot")
