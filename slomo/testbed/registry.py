@@ -75,16 +75,8 @@ def make_testbed(
 def machine_of(testbed: str | Testbed, machine: str | Machine, default: str) -> Machine:
     """Return the machine for which a testbed's experiments are planned and under which they are stored.
 
-    `testbed`: as in :func:`make_testbed`. `machine`: the requested machine. `default`: name that means that no machine
-    was requested. Then testbed `host` uses the machine on which it runs, and `champsim` the machine of its expected
-    configuration.
-
-    Examples
-    --------
-    >>> machine_of("simulated", "silver-4110", "e5-2620v4").name
-    'silver-4110'
-    >>> machine_of("host", "e5-2620v4", "e5-2620v4").name
-    'this-host'
+    `default`: name that means that no machine was requested. Then testbed `host` uses the machine on which it runs, and
+    `champsim` the machine of its expected configuration.
     """
     if testbed == "host" and machine == default:
         from slomo.testbed.host.machine.this_machine import this_machine

@@ -62,12 +62,11 @@ class Binary:
 
 
 def find_binaries(place: str | Path | None = None, expected: Mapping[str, Any] | None = None) -> dict[int, Binary]:
-    """Return the binaries of a folder by number of cores.
+    """Return the binaries of a folder (by default SLOMO_CHAMPSIM), or of one configuration file, by number of cores.
 
-    `place`: folder, or one configuration file; by default the value of the environment variable SLOMO_CHAMPSIM.
-    `expected`: required values that differ from :data:`EXPECTED`, for instance ``{"LLC.replacement": "ship"}``. Raises
-    TestbedError if no folder is given or a binary is missing. Raises ConfigurationError, with file, field, value and
-    required value, if a file is no configuration or none has the required values.
+    `expected`: required values that differ from :data:`EXPECTED`, for instance ``{"LLC.replacement": "ship"}``.
+    TestbedError if no folder is given or a binary is missing; ConfigurationError, with file, field, value and required
+    value, if no file is a configuration with the required values.
     """
     named = place if place is not None else os.environ.get(VARIABLE)
     if not named:

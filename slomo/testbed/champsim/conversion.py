@@ -125,19 +125,19 @@ class Disassembler:
 def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return a recording as ChampSim's records, and how many records precede each instruction.
 
-    `instruction`: maps (address, size) to an :class:`Instruction`, for instance a :class:`Disassembler`. Raises
-    ConfigurationError for a recording without instructions.
+    `instruction`: maps (address, size) to an :class:`Instruction`, for instance a :class:`Disassembler`.
     """
     count = len(recording.ip)
     if count == 0:
         raise ConfigurationError("the recording has no instructions, needed 1 or more", hint="record it again")
-    loads, stores = (
-        _References(np.searchsorted(recording.owner[chosen], np.arange(count + 1)), recording.address[chosen])
-        for chosen in (recording.kind != STORE, recording.kind != LOAD)  # a modification counts as both
-    )
+    references = {  # where each instruction's references start, and all addresses; a modification counts as both
+        column: (np.searchsorted(recording.owner[chosen], np.arange(count + 1)), recording.address[chosen])
+        for column, chosen in (("loads", recording.kind != STORE), ("stores", recording.kind != LOAD))
+    }
     taken = np.zeros(count, dtype=bool)
     taken[:-1] = recording.ip[1:] != recording.ip[:-1] + recording.size[:-1]
-    shape = np.stack([recording.ip, recording.size, np.diff(loads.start), np.diff(stores.start)], axis=1)
+    counts = [np.diff(start) for start, _ in references.values()]
+    shape = np.stack([recording.ip, recording.size, *counts], axis=1)
     kinds, kind = np.unique(shape.astype(np.uint64), axis=0, return_inverse=True)
     templates = [
         _template(int(ip), instruction(int(ip), int(size)), int(reads), int(writes))
@@ -155,15 +155,9 @@ def convert(recording: Recording, instruction: Any) -> tuple[NDArray[Any], NDArr
         if template[-1]["is_branch"]:
             records["taken"][place[members] + len(template) - 1] = taken[members]
         for step, column, slot, which in addresses:
-            source = loads if column == "loads" else stores
-            records[column][place[members] + step, slot] = source.address[source.start[members] + which]
+            start, address = references[column]
+            records[column][place[members] + step, slot] = address[start[members] + which]
     return records, place[:-1]
-
-
-@dataclass(frozen=True, eq=False)
-class _References:
-    start: NDArray[np.int64]
-    address: NDArray[np.uint64]
 
 
 def _template(

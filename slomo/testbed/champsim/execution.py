@@ -60,11 +60,10 @@ class Execution(Stored):
 
 
 def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> Execution:
-    """Run a binary on one trace per core and return its report.
+    """Run a binary on one trace per core and return its report; `warm`: number of records of the warm-up.
 
-    `traces`: uncompressed trace files. `warm`: number of records of the warm-up. `folder`: where the JSON statistics
-    are written. Raises ConfigurationError if a trace ends in the middle of a record or during warm-up, or if the
-    statistics cannot be read; TestbedError if ChampSim fails.
+    Raises ConfigurationError if a trace ends within a record or during warm-up, or if the statistics cannot be read;
+    TestbedError if ChampSim fails.
     """
     for trace in traces:
         check_length(trace, warm)
@@ -87,16 +86,11 @@ def execute(binary: Binary, traces: Sequence[Path], warm: int, folder: Path) -> 
 def check_length(trace: Path, warm: int) -> None:
     """Raise an error if ChampSim cannot run this trace, because it is too short or incomplete."""
     size = trace.stat().st_size
-    if size % RECORD_B:
-        raise ConfigurationError(
-            f"{trace}: has {size} bytes, needed a multiple of {RECORD_B}",
-            hint="the trace was cut short: remove it, it is made again",
-        )
-    if size // RECORD_B <= warm:
-        raise ConfigurationError(
-            f"{trace}: has {size // RECORD_B} records, needed more than the {warm} of the warm-up",
-            hint="the trace was cut short: remove it, it is made again",
-        )
+    fault = f"{size} bytes, needed a multiple of {RECORD_B}" if size % RECORD_B else ""
+    if not fault and size // RECORD_B <= warm:
+        fault = f"{size // RECORD_B} records, needed more than the {warm} of the warm-up"
+    if fault:
+        raise ConfigurationError(f"{trace}: has {fault}", hint="the trace was cut short: remove it, it is made again")
 
 
 def read_execution(text: str, statistics: str, cores: int, warm: int, file: str = "statistics.json") -> Execution:

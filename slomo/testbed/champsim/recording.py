@@ -57,10 +57,8 @@ def symbol_address(program: Path, name: str) -> int:
 def record(command: list[str], marker: int, *, skipped_calls: int, instructions: int) -> Recording:
     """Run a program under valgrind's lackey; return its execution after `skipped_calls` calls of the marked function.
 
-    `command`: program and arguments; the program is killed once enough was recorded. `marker`: address of the function
-    whose calls are counted. `skipped_calls`: number of calls that warm the tables; only the cache lines that they
-    reference are kept. `instructions`: number to record. Raises TestbedError if valgrind is missing or the program ends
-    too early.
+    The skipped calls warm the tables; only the cache lines that they reference are kept. The program is killed once
+    enough was recorded; TestbedError if valgrind is missing or the program ends too early.
     """
     if shutil.which("valgrind") is None:
         raise TestbedError(
@@ -83,9 +81,7 @@ def record(command: list[str], marker: int, *, skipped_calls: int, instructions:
         raise TestbedError(f"{' '.join(command)}: {error.message}", hint=error.hint) from None
 
 
-def parse(
-    text: bytes, *, history: NDArray[np.uint64], marker: int, instructions: int, file: str = "trace"
-) -> Recording:
+def parse(text: bytes, *, history: NDArray[np.uint64], marker: int, instructions: int) -> Recording:
     """Convert lackey's output to a recording."""
     ips, sizes, owners, addresses, kinds = [], [], [], [], []
     count = 0
@@ -106,12 +102,12 @@ def parse(
             kinds.append(_KINDS[mark])
         elif line and not line.startswith(b"=="):
             raise ConfigurationError(
-                f"{file}, line {number}: {line[:40]!r} is no reference, needed 'I  address,size', ' L', ' S' or ' M'",
+                f"trace, line {number}: {line[:40]!r} is no reference, needed 'I  address,size', ' L', ' S' or ' M'",
                 hint="record it with valgrind --tool=lackey --trace-mem=yes",
             )
     if count < instructions:
         raise ConfigurationError(
-            f"{file}: ends after {count} instructions, needed {instructions}",
+            f"trace: ends after {count} instructions, needed {instructions}",
             hint="the trace was cut short: record it again, with more packets",
         )
     ip = np.array(ips, dtype=np.uint64)

@@ -32,13 +32,7 @@ _CYCLES_PER_S = 70_000.0  # core cycles simulated per second of one processor
 
 
 def champsim_machine() -> Machine:
-    """Return the machine described by the expected configuration.
-
-    Examples
-    --------
-    >>> champsim_machine().name, champsim_machine().llc_mib
-    ('champsim-4', 0.25)
-    """
+    """Return the machine described by the expected configuration."""
     return load_machine(str(Path(__file__).with_name(f"{MACHINE}.yaml")))
 
 
@@ -144,11 +138,12 @@ class ChampSimTestbed:
         whole = self._execution(traces, "whole")
         cores = windows(settling, whole)
         own, together = vectors(cores, traces, settling, whole, self.machine)
-        ordered: list[TenantSample | None] = [None] * len(seats)
-        for seat, core, trace, vector in zip(seats, cores, traces, own, strict=True):
-            ordered[seat] = TenantSample(throughput_mpps(core, trace, self.machine), vector)
-        samples = tuple(sample for sample in ordered if sample is not None)
-        return Phase(samples, together, None, cores[0].cycles / (self.machine.frequency_ghz * 1e9))
+        samples = {
+            seat: TenantSample(throughput_mpps(core, trace, self.machine), vector)
+            for seat, core, trace, vector in zip(seats, cores, traces, own, strict=True)
+        }
+        duration_s = cores[0].cycles / (self.machine.frequency_ghz * 1e9)
+        return Phase(tuple(samples[seat] for seat in sorted(samples)), together, None, duration_s)
 
     def _execution(self, traces: list[Trace], part: str) -> Execution:
         """Return the report of one ChampSim run; runs are stored under a key made from all their inputs."""

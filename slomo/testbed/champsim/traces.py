@@ -84,11 +84,7 @@ class Trace:
 
 
 class TraceStore:
-    """Traces of workloads, stored in a folder.
-
-    `folder`: where traces are kept, 25 to 150 MB each. `alone`: ChampSim with one core. `lines`: cache lines of the
-    LLC.
-    """
+    """Traces of workloads, 25 to 150 MB each, in a folder. `alone`: ChampSim with one core. `lines`: of the LLC."""
 
     def __init__(self, folder: Path, alone: Binary, window: TraceWindow, lines: int) -> None:
         self.folder, self.binary, self.window, self.lines = folder, alone, window, lines

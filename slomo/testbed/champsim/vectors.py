@@ -37,10 +37,7 @@ class TenantWindow:
 
 
 def windows(settling: Execution, whole: Execution) -> list[TenantWindow]:
-    """Return each core's counts in the measured window.
-
-    The window is the part of a long run after the end of a shorter run with the same beginning.
-    """
+    """Return each core's counts in the measured window: those of a long run minus those of its shorter beginning."""
     result = []
     for core in range(len(whole.records)):
         first, last = _counts(settling, core), _counts(whole, core)
@@ -134,8 +131,8 @@ def _share(amounts: Sequence[int]) -> list[float]:
 def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], lines: int) -> list[float]:
     """Estimate how many lines of the shared cache each tenant occupies.
 
-    A tenant's estimate is its working set over a time span; the span is chosen so that the working sets of all tenants
-    together fill the cache of `lines` lines.
+    It is a tenant's working set over a time span, chosen so that all working sets together fill the cache of `lines`
+    lines.
     """
 
     def held(cycles: float) -> list[float]:
@@ -160,10 +157,8 @@ def occupancy_lines(cores: Sequence[TenantWindow], traces: Sequence[Trace], line
 def throughput_mpps(core: TenantWindow, trace: Trace, machine: Machine) -> float:
     """Return a tenant's throughput [Mpps]: its solo throughput times its relative speed in this run.
 
-    The relative speed is the number of cycles that a part of the trace takes in the solo run, divided by its cycles in
-    this run.
-
-    The cost of a packet varies along a trace; comparing the same part removes this variation.
+    The relative speed is the number of cycles of a part of the trace in the solo run, divided by its cycles in this
+    run: the cost of a packet varies along a trace.
     """
     alone = trace.alone_records_per_cycle * trace.packets_per_record * machine.frequency_ghz * 1e3
     return alone * trace.cycles_alone(core.start, core.start + core.records) / core.cycles

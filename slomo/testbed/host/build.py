@@ -3,6 +3,7 @@
 The portable build needs only a C compiler; meson makes the DPDK build if libdpdk is installed.
 """
 
+import functools
 import hashlib
 import os
 import shutil
@@ -33,29 +34,25 @@ def slomo_nf_binary(build: str = "portable") -> Path:
                 f"{_OVERRIDES[build]} names '{override}', which is no program", hint="correct or unset the variable"
             )
         return Path(override)
-    sources = native_sources()
-    path = cache_directory() / f"slomo-nf-{build}-{_fingerprint(sources)}"
-    if not path.exists():
-        _put(path, lambda draft: (_compile_portable if build == "portable" else _compile_dpdk)(sources, draft))
-    return path
+    return _built(build, _compile_portable if build == "portable" else _compile_dpdk)
 
 
 def build_traceable() -> Path:
     """Return a portable `slomo-nf` whose instructions do not depend on time: static, whole bursts, no watchdog."""
+    flags = f"-static -no-pie -DSLICE_SECONDS=1e9 -DLOOK_NS={3_600_000_000_000}u"
+    return _built("traceable", functools.partial(_compile_portable, flags=flags))
+
+
+def _built(build: str, compile_into: Callable[[Path, Path], None]) -> Path:
+    """Return a program in the cache; compile it if it is missing, and write it in one step, as others may too."""
     sources = native_sources()
-    path = cache_directory() / f"slomo-nf-traceable-{_fingerprint(sources)}"
+    path = cache_directory() / f"slomo-nf-{build}-{_fingerprint(sources)}"
     if not path.exists():
-        flags = f"-static -no-pie -DSLICE_SECONDS=1e9 -DLOOK_NS={3_600_000_000_000}u"
-        _put(path, lambda draft: _compile_portable(sources, draft, flags))
+        with tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder, path.name)
+            compile_into(sources, draft)
+            write_durably(path, draft.read_bytes(), mode=0o777)
     return path
-
-
-def _put(path: Path, compile_into: Callable[[Path], None]) -> None:
-    """Compile a program and write it to its final path in one step, so that concurrent compilations do no harm."""
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder, path.name)
-        compile_into(draft)
-        write_durably(path, draft.read_bytes(), mode=0o777)
 
 
 def _compile_portable(sources: Path, output: Path, flags: str | None = None) -> None:

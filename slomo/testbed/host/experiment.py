@@ -6,7 +6,7 @@ therefore measured without restarting any tenant, and multiplied by the solo thr
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from slomo.records.rows import plan_of
@@ -191,20 +191,18 @@ class Experiment:
 
     def _steady(self, tenants: Sequence[HostTenant]) -> None:
         """Wait until all tenants' throughput is steady; record in the provenance which exceeded the time limit."""
+
+        def check() -> None:
+            for tenant in tenants:
+                tenant.process.require_alive("becoming steady")
+
         for tenant in tenants:
-            definition = tenant.definition
-            steady = wait_steady(tenant.readings, definition.section.steady, lambda: _require_alive(tenants))
-            if not steady:
-                self._details.setdefault("not_steady", []).append(definition.nf)
-
-
-def _require_alive(tenants: Sequence[HostTenant]) -> None:
-    for tenant in tenants:
-        tenant.process.require_alive("becoming steady")
+            if not wait_steady(tenant.readings, tenant.definition.section.steady, check):
+                self._details.setdefault("not_steady", []).append(tenant.definition.nf)
 
 
 def _sample(rate_mpps: float, vector: MetricVector, tenant: HostTenant, latency_us: dict[str, float]) -> TenantSample:
     offered = tenant.workload.traffic.offered_mpps
-    sample = TenantSample(rate_mpps, vector, loss=None if offered is None else max(0.0, 1.0 - rate_mpps / offered))
+    loss = None if offered is None else max(0.0, 1.0 - rate_mpps / offered)
     percentiles: dict[str, Any] = {f"latency_{name}_us": value for name, value in latency_us.items()}
-    return replace(sample, **percentiles)
+    return TenantSample(rate_mpps, vector, loss=loss, **percentiles)

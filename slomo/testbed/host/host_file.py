@@ -59,22 +59,10 @@ class HostFile(Struct, forbid_unknown_fields=True):
 def load_host(
     path: str | Path, machine: str | Machine | None = None, network_functions: Iterable[NetworkFunction] = ()
 ) -> HostTestbed:
-    r"""Return the testbed that a host file describes.
+    """Return the testbed that a host file describes, for `machine`, the name under which its measurements are stored.
 
     Raises ConfigurationError, with file, line and field, for an unreadable file or a wrong field; InvalidValueError,
     UnknownNameError or TestbedError for values that this host or the generator does not accept.
-
-    `path`: YAML file with any of `cores`, `counters`, `settings` (see `HostSettings`) and `generator` (`name`, and the
-    arguments of the generator's class). `machine`: name under which the measurements are stored.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "host.yaml"
-    ...     _ = file.write_text("counters: probe\nsettings: {window_s: 1.0}\n")
-    ...     load_host(file).settings.window_s
-    1.0
     """
     file = Path(path)
     document = parse(read_text(file), str(file))

@@ -105,28 +105,16 @@ class WindowTaker:
         )
 
     def _valid(self, tenants: Sequence[HostTenant], windows: Sequence[Window]) -> bool:
-        polling = [
-            (tenant, window)
-            for tenant, window in zip(tenants, windows, strict=True)
-            if tenant.definition.section.polling
-        ]
         self.starved = {
             tenant.definition.nf: window.cpu_share
-            for tenant, window in polling
-            if window.cpu_share < self.settings.minimum_cpu_share
+            for tenant, window in zip(tenants, windows, strict=True)
+            if tenant.definition.section.polling and window.cpu_share < self.settings.minimum_cpu_share
         }
         return not self.starved
 
 
 def require_served(solo_mpps: Sequence[float]) -> None:
-    """Raise an error if the target's solo throughput [Mpps] is zero.
-
-    The MeasurementError lists possible causes.
-
-    Examples
-    --------
-    >>> require_served([0.0, 0.2])
-    """
+    """Raise MeasurementError, with possible causes, if the target's solo throughput [Mpps] is zero."""
     if not any(rate > 0.0 for rate in solo_mpps):
         raise MeasurementError(
             f"the target served no packets in {len(solo_mpps)} windows in which it ran alone",

@@ -36,9 +36,7 @@ def isolated(cores: Sequence[tuple[int, ...]], parts: Sequence[Isolation], backe
             f"cpu{own[0]}",
             cores=own,
             llc_way_mask=part.llc_way_mask,
-            memory_bandwidth=None
-            if part.memory_bandwidth_percent is None
-            else MemoryBandwidth(part.memory_bandwidth_percent),
+            memory_bandwidth=None if (most := part.memory_bandwidth_percent) is None else MemoryBandwidth(most),
         )
         for own, part in zip(cores, parts, strict=True)
         if part != Isolation()
@@ -51,14 +49,7 @@ def isolated(cores: Sequence[tuple[int, ...]], parts: Sequence[Isolation], backe
 
 
 def undo_killed_campaigns(tree: ResctrlTree | None = None) -> tuple[str, ...]:
-    """Undo the changes of killed campaigns, and remove their monitoring groups; return the names of both.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> undo_killed_campaigns(ResctrlTree(Path("/no/such/place")))
-    ()
-    """
+    """Undo the changes of killed campaigns, and remove their monitoring groups; return the names of both."""
     resctrl = ResctrlKnobs(tree)
     drivers: dict[str, Knobs] = {"resctrl": resctrl, "pqos": PqosKnobs()}
     undone = []

@@ -21,10 +21,7 @@ _MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean
 
 
 def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float) -> bool:
-    """Return whether the median throughputs of two successive stretches of time agree.
-
-    `before`, `after`: throughput in each stretch; fewer than two values do not count as steady. `tolerance`: largest
-    relative difference of the medians.
+    """Return whether the median throughputs of two successive stretches of time, two values or more each, agree.
 
     Examples
     --------
@@ -38,11 +35,7 @@ def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float)
 
 
 def wait_steady(readings: FunctionReadings, steadiness: Steadiness, check: Callable[[], None]) -> bool:
-    """Wait until a throughput is steady; return False if the time limit passed first.
-
-    `readings`: readings of the throughput. `steadiness`: tolerance, length of a stretch and time limit. `check`: called
-    repeatedly; raises an error if a process has ended.
-    """
+    """Wait until throughput is steady; False if the time limit passed. `check` raises an error if a process ended."""
     start_s = time.monotonic()
     stretch_s = steadiness.stretch_s
     while (now_s := time.monotonic()) < start_s + steadiness.limit_s:
@@ -71,19 +64,9 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Return the median of repeated values, their spread, and the standard error of the median.
-
-    Examples
-    --------
-    >>> summary = summarise([1.0, 1.02, 0.98, 1.0, 9.0])
-    >>> summary.median, round(summary.dispersion, 3)
-    (1.0, 0.03)
-    """
+    """Return the median of repeated values, their spread, and the standard error of the median."""
     middle = statistics.median(values)
-    spread = (
-        _MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in values]) / middle
-        if middle > 0.0
-        else math.inf
-    )
+    deviation = statistics.median(abs(value - middle) for value in values)
+    spread = _MAD_TO_SIGMA * deviation / middle if middle > 0.0 else math.inf
     error = _MEDIAN_TO_MEAN * spread / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return Summary(middle, spread, error, len(values))

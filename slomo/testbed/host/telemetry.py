@@ -19,13 +19,7 @@ _MOST_B = 1 << 20
 
 
 def socket_path(file_prefix: str) -> Path:
-    """Return the telemetry socket's path for the DPDK process with this `--file-prefix`.
-
-    Examples
-    --------
-    >>> socket_path("nf1").name
-    'dpdk_telemetry.v2'
-    """
+    """Return the telemetry socket's path for the DPDK process with this `--file-prefix`."""
     runtime = Path("/var/run/dpdk") if os.getuid() == 0 else Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp")) / "dpdk"  # noqa: S108  (DPDK's own rule)
     return runtime / file_prefix / SOCKET
 

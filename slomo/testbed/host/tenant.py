@@ -34,11 +34,7 @@ class Window:
 
 
 class HostTenant:
-    """A running NF on this machine.
-
-    `where`: cores, directory, prefix, capture and port of the process. `generator`: generator that sends its packets,
-    if its throughput is measured at a generator.
-    """
+    """A running NF on this machine; `generator` sends its packets if its throughput is measured at a generator."""
 
     def __init__(
         self,
@@ -90,10 +86,7 @@ class HostTenant:
 
     def _require_free_ports(self, table: Mapping[str, str]) -> None:
         section = self.definition.section
-        for text in (
-            section.throughput.port,
-            section.ready.value if section.ready.kind == "tcp_port" else "",
-        ):
+        for text in (section.throughput.port, section.ready.value if section.ready.kind == "tcp_port" else ""):
             port = port_number(str(text), table, self.definition.nf) if text != "" else 0
             if port and port_answers(port):
                 raise TestbedError(

@@ -146,7 +146,9 @@ class HostTestbed:
         with self._running:
             self._open()
             definitions = tuple(self.definition(workload.nf) for workload in colocation.tenants)
-            with self._isolated(colocation, cores):
+            with contextlib.ExitStack() as stack:
+                if colocation.isolation is not None and self._backend is not None:
+                    stack.enter_context(isolated(cores, colocation.isolation, self._backend))
                 alone, beside, details = self._steadily(colocation, definitions, cores)
         stated = describe_run(colocation, seed, self.name, self._stated_settings())
         return RunRecord(colocation, seed, alone, beside, {**stated, "host": details})
@@ -250,14 +252,6 @@ class HostTestbed:
                 hint="give the testbed a second core of the same socket",
             )
         return assigned[1:] if colocation.target is None else assigned
-
-    def _isolated(
-        self, colocation: Colocation, cores: Sequence[tuple[int, ...]]
-    ) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which each network function has its cache ways."""
-        if colocation.isolation is None or self._backend is None:
-            return contextlib.nullcontext()
-        return isolated(cores, colocation.isolation, self._backend)
 
     def _stated_settings(self) -> dict[str, Any]:
         stated = {**self.settings.to_dict(), "counters": self.source, "cores": list(self.cores), "host": dict(facts())}

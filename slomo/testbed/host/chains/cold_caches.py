@@ -33,16 +33,7 @@ def switches(stage: StageOutcome) -> int:
 
 
 def refill_of(stage: StageOutcome) -> Refill:
-    """Return what cold caches cost a stage; an empty `Refill` if too few packets find warm caches.
-
-    Examples
-    --------
-    >>> from dataclasses import fields
-    >>> turns = ((0, 0.0),) * 4 + ((1000, 1200.0),) + ((0, 0.0),) * 3 + ((9000, 9000.0),) + ((0, 0.0),) * 3
-    >>> values = {f.name: 0 for f in fields(StageOutcome)} | {"turns": turns, "involuntary_switches": 10}
-    >>> refill_of(StageOutcome(**values)).extra_us
-    20.0
-    """
+    """Return what cold caches cost a stage; an empty `Refill` if too few packets find warm caches."""
     total = sum(packets for packets, _ in stage.turns)
     for first in _WARM_BINS:
         warm = sum(packets for packets, _ in stage.turns[first:])

@@ -201,24 +201,21 @@ def result_of(line: dict[str, Any]) -> HostChainResult:
 
 
 def _stage(item: dict[str, Any], seconds: float) -> StageOutcome:
+    same = ("name", "lost", "served", "refused", "sleeps", "samples", "voluntary_switches", "involuntary_switches")
     return StageOutcome(
-        name=item["name"],
         arrived=item["offered"],
-        lost=item["lost"],
-        served=item["served"],
-        refused=item["refused"],
-        sleeps=item["sleeps"],
-        samples=item["samples"],
         processor_share=item["processor_s"] / seconds,
-        voluntary_switches=item["voluntary_switches"],
-        involuntary_switches=item["involuntary_switches"],
         cost_cycles=float(item["cost_cycles"]),
         turns=tuple((packets, us) for packets, us in item["turns_us"]),
+        **{name: item[name] for name in same},
     )
 
 
 def _chain(item: dict[str, Any], seconds: float) -> ChainOutcome:
-    behind, delivered = item["lost_behind"], item["delivered"]
+    behind, delivered, tcp = item["lost_behind"], item["delivered"], None
+    if (seen := item.get("tcp")) is not None:
+        goodput_gbps = 8 * seen["received_bytes"] / seconds / 1e9
+        tcp = TcpOutcome(goodput_gbps, seen["retransmitted"], seen["marked"], seen["ecn"])
     return ChainOutcome(
         name=item["name"],
         offered_mpps=item["offered"] / seconds / 1e6,
@@ -228,14 +225,5 @@ def _chain(item: dict[str, Any], seconds: float) -> ChainOutcome:
         wasted=behind / (behind + delivered) if behind else 0.0,
         p50_us=item["latency_us"]["p50"],
         p99_us=item["latency_us"]["p99"],
-        tcp=_tcp(item["tcp"], seconds) if "tcp" in item else None,
-    )
-
-
-def _tcp(item: dict[str, Any], seconds: float) -> TcpOutcome:
-    return TcpOutcome(
-        goodput_gbps=8 * item["received_bytes"] / seconds / 1e9,
-        retransmitted=item["retransmitted"],
-        marked=item["marked"],
-        ecn=item["ecn"],
+        tcp=tcp,
     )

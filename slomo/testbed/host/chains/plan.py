@@ -79,19 +79,10 @@ def render_plan(
     parent: Path | None = None,
     groups: Mapping[str, Path] | None = None,
 ) -> str:
-    r"""Return the text of the plan file for a run.
+    """Return the text of the plan file for a run. `parent`, `groups`: control groups of the run and of its stages.
 
     Raises InvalidValueError for a missing core, a directory with spaces, a stage that both moves and changes its cost,
     and a TCP chain that rewrites addresses, has small packets or has start or end times.
-
-    `parent`: control group of the run. `groups`: control groups of the stages within it.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.service_chains import parse_chains
-    >>> system = parse_chains("stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], mpps: 1}}")
-    >>> print(render_plan(system, ChainRunSettings(manager_core=0)).splitlines()[-1])
-    chain web 1 1024 64 nat
     """
     require_runnable(system)
     require_movable(settings.moves, system.stages)

@@ -47,8 +47,7 @@ def run_on_host(
 ) -> HostChainResult:
     """Run chains on this machine for the time in `settings` and return the result.
 
-    `watch` is called every 10 ms with the observation and the writer of weights; `migration`, too, if no stage is
-    moving. `told` is called when a stage has moved.
+    `watch`, and `migration` while no stage moves, are called every 10 ms; `told` when a stage has moved.
     """
     remove_orphans()
     mark = new_mark()
@@ -236,13 +235,7 @@ def ecn_notes(result: HostChainResult) -> tuple[str, ...]:
 
 
 def scheduler_notes(stage: dict[str, Any], scheduler: str) -> Sequence[str]:
-    """Return a note for a stage to which the kernel refused the scheduler; it names the privilege to grant.
-
-    Examples
-    --------
-    >>> scheduler_notes({"name": "nat", "scheduler_error": 1}, "rr")[0][:64]
-    "stage 'nat' runs under the normal scheduler, not rr: Operation n"
-    """
+    """Return a note for a stage to which the kernel refused the scheduler; it names the privilege to grant."""
     number = stage["scheduler_error"]
     if not number:
         return ()

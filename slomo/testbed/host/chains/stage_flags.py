@@ -16,17 +16,9 @@ _DECIDED = ("--cores", "--pcap", "--rate-mpps", "--interval-s", "--packet-size-b
 
 
 def stage_flags(stage: ChainStage) -> tuple[str, ...]:
-    """Return the command-line arguments of a stage.
+    """Return the command-line arguments of a stage, such as ``--nf compute --cycles 120,270``.
 
-    Raises UnknownNameError for an unknown network function; ConfigurationError for a network function that is another
-    program.
-
-    Examples
-    --------
-    >>> stage_flags(ChainStage("light", 0, cycles=(120.0, 270.0)))
-    ('--nf', 'compute', '--cycles', '120,270')
-    >>> stage_flags(ChainStage("fw", 0, workload=Workload("firewall", {"rules": 100})))
-    ('--nf', 'firewall', '--rules', '100')
+    Raises UnknownNameError for an unknown network function; ConfigurationError for one that is another program.
     """
     if stage.workload is None:
         words = ("--nf", "compute", "--cycles", ",".join(f"{cycles:g}" for cycles in stage.cycles))

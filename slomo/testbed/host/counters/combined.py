@@ -13,15 +13,7 @@ from slomo.vocabulary.vector import MetricVector
 
 
 class CombinedReader:
-    """Combines all given readers that work on this host.
-
-    Examples
-    --------
-    >>> from slomo.testbed.host.counters.perf import PerfReader
-    >>> from slomo.testbed.host.counters.resctrl import ResctrlReader
-    >>> CombinedReader([PerfReader(), ResctrlReader()]).members[1].name
-    'resctrl'
-    """
+    """Combines all given readers that work on this host."""
 
     def __init__(self, members: Sequence[CounterReader]) -> None:
         self.members = tuple(members)

@@ -11,13 +11,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Events:
-    """Numbers of events over one span of time; None if a counter could not be read.
-
-    Examples
-    --------
-    >>> Events(instructions=2e9, cycles=1e9).metrics(duration_s=2.0)
-    {'INST': 1000.0, 'IPC': 2.0}
-    """
+    """Numbers of events over one span of time; None if a counter could not be read."""
 
     #: Retired instructions and unhalted cycles.
     instructions: float | None = None

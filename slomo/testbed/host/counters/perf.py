@@ -36,12 +36,6 @@ class PerfReader(ProgramReader):
     """Runs ``perf stat -j -a -A`` until stopped.
 
     `vendor`: ``"intel"`` or ``"amd"``, which determines the level of the cache events; by default this machine's.
-    `devices`: folder in which the kernel lists its PMUs.
-
-    Examples
-    --------
-    >>> PerfReader().name
-    'perf'
     """
 
     name = "perf"
@@ -161,14 +155,7 @@ def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
 
 
 def enabled_s(lines: Iterable[str], by: str = "cpu") -> float:
-    """Return the time for which perf counted [s], by its own clock, since its start-up takes an unknown time.
-
-    Examples
-    --------
-    >>> enabled_s(['{"cpu": "0", "counter-value": "7", "event": "cycles", "event-runtime": 500000000, '
-    ...            '"pcnt-running": 50.00}'])
-    1.0
-    """
+    """Return the time for which perf counted [s], by its own clock, since its start-up takes an unknown time."""
     return max((enabled for _, enabled in _spans(lines, by).values()), default=0.0)
 
 

@@ -36,15 +36,10 @@ Poll = dict[str, float]
 
 
 class PqosReader(ProgramReader):
-    """Runs ``pqos -m -u csv`` until stopped.
+    """Runs ``pqos -m -u csv`` until stopped, polling at multiples of 0.1 s.
 
-    `interval_s`: polling interval [s], a multiple of 0.1. `operating_system`: whether to use resctrl instead of MSRs;
-    by default if resctrl is mounted. `has_pmu`: whether IPC and misses can be counted, too.
-
-    Examples
-    --------
-    >>> PqosReader().name
-    'pqos'
+    `operating_system`: whether to use resctrl instead of MSRs; by default if resctrl is mounted. `has_pmu`: whether IPC
+    and misses can be counted, too.
     """
 
     name = "pqos"
@@ -59,9 +54,8 @@ class PqosReader(ProgramReader):
     ) -> None:
         super().__init__(command)
         self.interval_s = round(interval_s, 1)
-        self._interface = (
-            ("-I",) if ((ROOT / "info").is_dir() if operating_system is None else operating_system) else ()
-        )
+        by_resctrl = (ROOT / "info").is_dir() if operating_system is None else operating_system
+        self._interface = ("-I",) if by_resctrl else ()
         pmu = Path("/sys/bus/event_source/devices/cpu").exists() if has_pmu is None else has_pmu
         self._without = () if pmu else ("--disable-mon-ipc", "--disable-mon-llc_miss")
         self._running: RunningTool | None = None
@@ -128,14 +122,7 @@ class PqosReader(ProgramReader):
 
 
 def polls_by_core(lines: Iterable[str], interval_s: float) -> dict[int, list[Poll]]:
-    """Return pqos's readings by core, in order and in the units of `slomo.vocabulary`; an empty cell is missing.
-
-    Examples
-    --------
-    >>> polls_by_core(['NOTE: ...', 'Time,Core,LLC[KB],MBL[MB/s],MBR[MB/s]',
-    ...                '2026-11-20 22:10:24,"0",13405.1,951.6,'], 1.0)
-    {0: [{'L3OCC': 13405.1, 'LMB': 951.6}]}
-    """
+    """Return pqos's readings by core, in order and in the units of `slomo.vocabulary`; an empty cell is missing."""
     polls: dict[int, list[Poll]] = {}
     header: list[str] = []
     whole = (line.replace("\r", " ") for line in lines if "," in line and len(line) < _LONGEST_LINE)

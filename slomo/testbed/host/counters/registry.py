@@ -35,14 +35,8 @@ def choose_reader(
 ) -> CounterReader | None:
     """Return the counter reader to use; None if pressure is to be measured by probe programs.
 
-    `wanted`: an alias, several joined by ``+``, ``"probe"``, an instance, or None for the first one that works.
-    `readers`: the registry, in order of preference. Raises UnknownNameError for an unknown alias; TestbedError if the
-    requested reader does not work here.
-
-    Examples
-    --------
-    >>> choose_reader("probe") is None
-    True
+    `wanted`: an alias, several joined by ``+``, ``"probe"``, an instance, or None for the first one that works, in the
+    order of `readers`. UnknownNameError for an unknown alias; TestbedError if the requested reader does not work here.
     """
     table = READERS if readers is None else readers
     if wanted == PROBE:

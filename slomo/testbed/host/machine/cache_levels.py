@@ -47,11 +47,6 @@ def find_levels(
     >>> found = find_levels(sizes, curve, 2.0, 105.0)
     >>> round(found.cache_mib), round(found.llc_ns), round(found.dram_ns)
     (14, 20, 100)
-
-    A neighbour that owns the whole shared cache leaves a curve that jumps to memory behind L2:
-
-    >>> find_levels(sizes, [5.0, 8.0] + [150.0] * 6, 2.0, 105.0)
-    CacheLevels(cache_mib=2.0, llc_ns=None, dram_ns=150.0)
     """
     sizes, latencies = np.asarray(sizes_mib, dtype=np.float64), np.asarray(latencies_ns, dtype=np.float64)
     behind = sizes > _BEYOND * l2_mib

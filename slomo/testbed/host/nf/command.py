@@ -87,9 +87,7 @@ def values_for(definition: HostDefinition, workload: Workload, where: Surroundin
 
 
 def fill(text: str, table: Mapping[str, str], nf: str) -> str:
-    """Replace the placeholders in one word of a command.
-
-    Raises ConfigurationError for a placeholder that is neither built in nor a setting.
+    """Replace the placeholders in one word; ConfigurationError for one that is neither built in nor a setting.
 
     Examples
     --------
@@ -137,15 +135,7 @@ def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
 
 
 def require_program(definition: HostDefinition) -> None:
-    """Raise an error if an NF's program is missing, before any process starts.
-
-    Raises TestbedError naming the command.
-
-    Examples
-    --------
-    >>> from slomo.testbed.host.nf.definition import parse_host
-    >>> require_program(parse_host({"command": ["sh"], "throughput": {"source": "generator"}}, nf="x"))
-    """
+    """Raise TestbedError, with the command, if an NF's program is missing, before any process starts."""
     program = definition.command[0]
     if not placeholders([program]) and shutil.which(program) is None:
         raise TestbedError(

@@ -21,14 +21,7 @@ from slomo.vocabulary.workload import Setting, Workload, canonical_json
 
 @dataclass(frozen=True)
 class HostDefinition:
-    """How to run one network function on this machine.
-
-    Examples
-    --------
-    >>> text = {"command": ["nf", "{core}"], "throughput": {"source": "json-lines", "packets": "packets"}}
-    >>> parse_host(text, nf="x").section.ready.kind
-    'first_reading'
-    """
+    """How to run one network function on this machine."""
 
     nf: str
     section: HostSection
@@ -77,25 +70,16 @@ class HostDefinition:
 
 
 def parse_host(data: Mapping[str, Any], *, nf: str, settings: Mapping[str, Setting] | None = None) -> HostDefinition:
-    """Check a `host:` section and convert it to a definition.
-
-    `settings`: settings of the network function with their defaults.
-    """
+    """Check a `host:` section and convert it to a definition with the function's settings and their defaults."""
     whole = convert({"host": dict(data)}, dict[Literal["host"], HostSection], f"network function '{nf}'")
     return HostDefinition(nf, whole["host"], MappingProxyType(dict(settings or {})))
 
 
 def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
-    """Return the definition with which a network function runs on a real machine.
+    """Return the definition with which a network function (shipped name, YAML file, or value) runs on a real machine.
 
-    `name_or_nf`: a shipped name, a YAML file, or a loaded network function. Raises UnknownNameError and
-    ConfigurationError as `load_network_function` does; ConfigurationError, with file, line and field, for a wrong
-    `host:` section; TestbedError if there is no `host:` section.
-
-    Examples
-    --------
-    >>> host_definition("synthetic").section.throughput.source
-    'json-lines'
+    Raises UnknownNameError and ConfigurationError as `load_network_function` does, with file, line and field for a
+    wrong `host:` section; TestbedError if there is no such section.
     """
     nf = name_or_nf if isinstance(name_or_nf, NetworkFunction) else load_network_function(name_or_nf)
     if nf.host is None:
@@ -107,11 +91,5 @@ def host_definition(name_or_nf: str | NetworkFunction) -> HostDefinition:
 
 
 def runnable_names() -> tuple[str, ...]:
-    """Return the shipped network functions that can run on a real machine, sorted.
-
-    Examples
-    --------
-    >>> "synthetic" in runnable_names()
-    True
-    """
+    """Return the shipped network functions that can run on a real machine, sorted."""
     return tuple(name for name in network_function_names() if load_network_function(name).host is not None)

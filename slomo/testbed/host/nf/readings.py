@@ -9,10 +9,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from operator import attrgetter
 
 from slomo.errors import MeasurementError
 
 _MOST_READINGS = 100_000
+_ARRIVED = attrgetter("arrived_s")
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,7 @@ class Reading:
 
 
 class FunctionReadings:
-    """The readings of one NF; one thread adds readings while another reads them.
-
-    Examples
-    --------
-    >>> series = FunctionReadings("x")
-    >>> for second in range(4):
-    ...     series.add("counter", float(second), 2e6 * second)
-    >>> series.rate_mpps(0.5, 3.5)
-    2.0
-    """
+    """The readings of one NF; one thread adds readings while another reads them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,11 +52,10 @@ class FunctionReadings:
         stated_s: float | None = None,
         latency_us: Mapping[str, float] | None = None,
     ) -> None:
-        """Add one count of served packets.
+        """Add one count of served packets, with its meaning.
 
-        `meaning`: ``"counter"`` for packets since the start (a smaller count than the last means that the counter was
-        reset), ``"interval"`` for packets since the last reading, ``"rate"`` for packets per second since the last
-        reading.
+        ``"counter"``: packets since the start (a smaller count than the last means that the counter was reset).
+        ``"interval"``, ``"rate"``: packets, or packets per second, since the last reading.
         """
         with self._lock:
             reading = Reading(arrived_s, amount, stated_s, latency_us or {})
@@ -81,25 +73,18 @@ class FunctionReadings:
     def between(self, start_s: float, end_s: float) -> list[Reading]:
         """Return the readings that arrived in a window."""
         with self._lock:
-            return self._items[
-                bisect_left(self._items, start_s, key=_arrived) : bisect_right(self._items, end_s, key=_arrived)
-            ]
+            start = bisect_left(self._items, start_s, key=_ARRIVED)
+            return self._items[start : bisect_right(self._items, end_s, key=_ARRIVED)]
 
     def rate_mpps(self, start_s: float, end_s: float) -> float:
         """Return the mean throughput over a window [Mpps], from the first and the last count in the window."""
         inside = self.between(start_s, end_s)
         elapsed_s = _elapsed(inside[0], inside[-1]) if len(inside) > 1 else 0.0
         if elapsed_s <= 0.0:
-            why = (
-                f"; {self.problem}"
-                if self.problem
-                else f"; {self.garbage} lines could not be read"
-                if self.garbage
-                else ""
-            )
+            why = self.problem or (f"{self.garbage} lines could not be read" if self.garbage else "")
             raise MeasurementError(
                 f"throughput of '{self.name}' was reported {len(inside)} times in a window of {end_s - start_s:.2f} s, "
-                f"needed at least 2{why}",
+                f"needed at least 2{why and f'; {why}'}",
                 hint="let it report more often, or take longer windows; see `throughput` in its `host:` section",
             )
         return (inside[-1].packets - inside[0].packets) / elapsed_s / 1e6
@@ -108,10 +93,6 @@ class FunctionReadings:
         """Return the throughput between successive readings of a window [Mpps]."""
         pairs = [(a, b, _elapsed(a, b)) for a, b in pairwise(self.between(start_s, end_s))]
         return [(b.packets - a.packets) / elapsed_s / 1e6 for a, b, elapsed_s in pairs if elapsed_s > 0.0]
-
-
-def _arrived(reading: Reading) -> float:
-    return reading.arrived_s
 
 
 def _elapsed(first: Reading, last: Reading) -> float:

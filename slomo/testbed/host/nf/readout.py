@@ -56,11 +56,8 @@ class Readout:
                 self._poll(lambda: float(sending.statistics().received_packets))
                 return
         if source.source in ("json-lines", "regex"):
-            take = (
-                _json_taker(source, self.readings)
-                if source.source == "json-lines"
-                else _regex_taker(source, self.readings)
-            )
+            taker = _json_taker if source.source == "json-lines" else _regex_taker
+            take = taker(source, self.readings)
             if source.stream == "stats_file":
                 file = Path(table["stats_file"])
                 self._run(lambda: self._follow(file, take))

@@ -41,18 +41,7 @@ class CandidateTrial:
 
 
 def choose(trials: Sequence[CandidateTrial]) -> tuple[CandidateTrial, ...]:
-    """Return the best candidate per metric; none for a metric without a sensitive candidate.
-
-    Examples
-    --------
-    >>> from slomo.testbed.host.probe.reporters import candidates
-    >>> first, second, *_ = candidates(2.0, 14.0)
-    >>> error = {"FELTLLC": 0.01, "FELTREAD": 0.01}
-    >>> wide = CandidateTrial(first, {"FELTLLC": 0.9, "FELTREAD": 0.9}, error)
-    >>> keen = CandidateTrial(second, {"FELTLLC": 0.5, "FELTREAD": 0.1}, error)
-    >>> [trial.reporter.name for trial in choose([wide, keen])]
-    ['random-0.65']
-    """
+    """Return the best candidate per metric; none for a metric without a sensitive candidate."""
     chosen = []
     for metric in dict.fromkeys(trial.reporter.metric for trial in trials):
         feeling = [trial for trial in trials if trial.reporter.metric == metric and trial.feels]

@@ -46,9 +46,7 @@ class CalibrationScope:
 def calibrate(
     definition: HostDefinition, cores: Sequence[int], settings: HostSettings, scope: CalibrationScope
 ) -> Calibration:
-    """Choose the reporters that suit the machine's present state.
-
-    Raises UnstableMeasurementError if no reporter responds.
+    """Choose the reporters that suit the machine's present state; UnstableMeasurementError if no reporter responds.
 
     `definition`: definition of the synthetic competitor. `cores`: core of the reporters, core of the competitor.
     """

@@ -38,11 +38,7 @@ class ProbedPressure(Stored):
 def read_pressure(
     standing: StandingPrograms, competition: Sequence[HostTenant], reporters: Sequence[Reporter], settings: HostSettings
 ) -> ProbedPressure:
-    """Run every reporter beside the competitors and return how much each reporter slows down.
-
-    `standing`: the reporters' programs, on the target's core. `competition`: the competitors; they run again
-    afterwards.
-    """
+    """Run every reporter beside the competitors, which run again afterwards; return how much each one slows down."""
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
     measured = {reporter.name: Paired((), ()) for reporter in reporters}
     by_name = {reporter.name: reporter for reporter in reporters}

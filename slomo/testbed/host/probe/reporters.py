@@ -30,13 +30,7 @@ class Reporter(Stored):
 
 
 def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
-    """Return the candidate reporters for a machine with the given cache sizes [MiB].
-
-    Examples
-    --------
-    >>> sorted({reporter.metric for reporter in candidates(2, 14)})
-    ['FELTL3', 'FELTLLC', 'FELTREAD', 'FELTWRITE']
-    """
+    """Return the candidate reporters for a machine with the given cache sizes [MiB]."""
     stream, beyond_l2 = stream_mib(llc_mib), 1.5 * l2_mib
     capacity = [
         _reporter(f"{pattern}-{share:g}", "FELTLLC", data_size_mib=share * llc_mib, pattern=pattern)
@@ -55,13 +49,7 @@ def candidates(l2_mib: float, llc_mib: float) -> tuple[Reporter, ...]:
 
 
 def bubbles(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
-    """Return, for each resource, the competitor that loads it most and the others least.
-
-    Examples
-    --------
-    >>> bubbles(2.0, 14.0)["FELTLLC"].configuration["data_size_mib"]
-    14.0
-    """
+    """Return, for each resource, the competitor that loads it most and the others least."""
     stream = stream_mib(llc_mib)
     return {
         "FELTLLC": _workload(data_size_mib=llc_mib, pattern="random"),
@@ -79,14 +67,9 @@ def stream_mib(llc_mib: float) -> float:
 def extra_time(ratio: float) -> float:
     """Return the relative increase of a reporter's time per unit of work over its solo run; never negative.
 
-    Bubble-Up defines an application's pressure by its effect on a reporter. Extra times add up, speed ratios do not:
-    two competitors that cost a reporter 0.2 and 0.3 of its solo time cost 0.5 together, until the resource is full.
-    `ratio`: the reporter's throughput beside the competitors divided by its solo throughput.
-
-    Examples
-    --------
-    >>> extra_time(0.5), extra_time(1.02)
-    (1.0, 0.0)
+    Bubble-Up defines an application's pressure by its effect on a reporter. Extra times add up, ratios of speed beside
+    to solo (`ratio`) do not: two competitors that cost a reporter 0.2 and 0.3 of its solo time cost 0.5 together, until
+    the resource is full.
     """
     return max(0.0, 1.0 / max(ratio, _LEAST_RATIO) - 1.0)
 

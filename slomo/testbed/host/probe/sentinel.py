@@ -53,13 +53,7 @@ def factor(ratio: float) -> float:
 
 
 def sentinel_programs(l2_mib: float, llc_mib: float) -> dict[str, Workload]:
-    """Return the sentinel's programs by the resource to which each is sensitive.
-
-    Examples
-    --------
-    >>> sorted(sentinel_programs(2.0, 14.0))
-    ['cache', 'memory', 'stream']
-    """
+    """Return the sentinel's programs by the resource to which each is sensitive."""
     sizes = {
         "cache": (max(1.5 * l2_mib, _INSIDE * llc_mib), "chain"),
         "memory": (stream_mib(llc_mib), "chain"),
@@ -152,11 +146,5 @@ class DriftWatch:
 
 
 def drift_limit(settings: HostSettings, scatter: float) -> float:
-    """Return the tolerated relative change of speed: the setting or, if larger, several times the sentinel's scatter.
-
-    Examples
-    --------
-    >>> drift_limit(HostSettings(drift_limit=0.1), 0.05)
-    0.2
-    """
+    """Return the tolerated relative change of speed: the setting, or several times the sentinel's scatter if larger."""
     return max(settings.drift_limit, _SCATTERS * scatter)

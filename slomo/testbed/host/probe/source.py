@@ -40,16 +40,14 @@ class ProbeSource:
         """Return the probes; calibrate them first if no calibration for this machine's present cache is stored."""
         if self.made is None:
             definition = host_definition(self.synthetic)
-            self.made = self._given(definition) or self._loaded(definition) or self._calibrated(definition)
+            given = None if self.calibration is None else self._checked(self.calibration, definition)
+            self.made = given or self._loaded(definition) or self._calibrated(definition)
         return self.made
 
     def close(self) -> None:
         """End the probes' processes."""
         if self.made is not None:
             self.made.close()
-
-    def _given(self, definition: HostDefinition) -> Probe | None:
-        return None if self.calibration is None else self._checked(self.calibration, definition)
 
     def _loaded(self, definition: HostDefinition) -> Probe | None:
         path = calibration_path(self._identity(definition))
@@ -60,7 +58,7 @@ class ProbeSource:
 
     def _checked(self, calibration: Calibration, definition: HostDefinition) -> Probe:
         """Return the probes after checking that the sentinel's speeds are those of the calibration."""
-        probe = self._probe(calibration, definition)
+        probe = Probe(calibration, definition, self.settings, self.cores[0])
         try:
             probe.watch.require_same_cache(probe.watch.look())
         except BaseException:
@@ -68,18 +66,11 @@ class ProbeSource:
             raise
         return probe
 
-    def _probe(self, calibration: Calibration, definition: HostDefinition) -> Probe:
-        return Probe(calibration, definition, self.settings, self.cores[0])
-
     def _thorough(self) -> HostSettings:
         """Return settings with at least the default number and length of probe windows."""
-        usual = HostSettings()
-        pairs, window_s = self.settings.probe_pairs, self.settings.probe_window_s
-        return replace(
-            self.settings,
-            probe_pairs=max(pairs, usual.probe_pairs),
-            probe_window_s=max(window_s, usual.probe_window_s),
-        )
+        ours, usual = self.settings, HostSettings()
+        pairs = max(ours.probe_pairs, usual.probe_pairs)
+        return replace(ours, probe_pairs=pairs, probe_window_s=max(ours.probe_window_s, usual.probe_window_s))
 
     def _identity(self, definition: HostDefinition) -> str:
         return f"{fingerprint()}-{definition.fingerprint}-{slomo_nf_binary().name[-16:]}"
@@ -91,4 +82,4 @@ class ProbeSource:
         made = calibrate(definition, self.cores, self._thorough(), CalibrationScope(l2_mib, largest_mib, identity))
         if self.settings.minimum_cpu_share >= _SHARE_WORTH_KEEPING:
             made.save(calibration_path(identity))
-        return self._probe(made, definition)
+        return Probe(made, definition, self.settings, self.cores[0])

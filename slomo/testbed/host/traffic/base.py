@@ -15,13 +15,7 @@ _CHECKSUM_B = 4  # part of a frame's length, but not of the length that programs
 
 @dataclass(frozen=True)
 class TrafficStatistics:
-    """Packets that a generator sent and received since its start.
-
-    Examples
-    --------
-    >>> TrafficStatistics(1000, 990).lost
-    10
-    """
+    """Packets that a generator sent and received since its start."""
 
     #: Packets since the start.
     sent_packets: int
@@ -78,10 +72,7 @@ def frame_without_checksum_b(traffic: Traffic) -> int:
 
 
 def require_uniform(traffic: Traffic, generator: str) -> None:
-    """Raise an error if traffic has Zipf-distributed destinations; for generators that only send uniform ones.
-
-    The InvalidValueError names a generator that supports Zipf-distributed destinations.
-    """
+    """Raise InvalidValueError for Zipf-distributed destinations; for generators that only send uniform ones."""
     if traffic.flow_distribution != "uniform":
         raise InvalidValueError(
             f"traffic generator '{generator}' cannot draw destinations after Zipf's law",
@@ -90,10 +81,7 @@ def require_uniform(traffic: Traffic, generator: str) -> None:
 
 
 def require_saturating(traffic: Traffic, generator: str) -> None:
-    """Raise an error if traffic has a limited offered load; for generators that only send at full speed.
-
-    The InvalidValueError names generators that can send at a given rate.
-    """
+    """Raise InvalidValueError for a limited offered load; for generators that only send at full speed."""
     if traffic.offered_mpps is not None:
         raise InvalidValueError(
             f"traffic generator '{generator}' only sends at full speed, {traffic.offered_mpps:g} Mpps were asked for",

@@ -20,10 +20,7 @@ WRAP = (
 
 
 class LuaSocket:
-    """A connection to a Lua socket.
-
-    `host`, `port`: address of Pktgen's Lua socket. `limit_s`: longest time to wait for an answer [s].
-    """
+    """A connection to a Lua socket; `limit_s`: longest time to wait for an answer."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 22022, limit_s: float = 5.0) -> None:
         self.address = f"{host}:{port}"

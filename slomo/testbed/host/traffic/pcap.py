@@ -28,20 +28,10 @@ _ZIPF_FRAMES = 65_536
 
 
 def write_pcap(traffic: Traffic, path: Path, seed: int = 0) -> int:
-    """Write the traffic's frames as a capture; return the number of frames.
+    """Write the traffic's frames as a capture; return their number. InvalidValueError for more flows than fit into one.
 
-    Raises InvalidValueError for more flows than fit into a capture.
-
-    `traffic`: packet size, flows and their distribution. If flows are uniform, each gets one frame; if they follow
-    Zipf's law, frames are drawn from them. `path`: file to write. `seed`: seed of addresses, ports, payload and draws.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "t.pcap"
-    ...     write_pcap(Traffic(flow_count=2000), file), count_frames(file)
-    (2000, 2000)
+    If flows are uniform, each gets one frame; if they follow Zipf's law, frames are drawn from them. `seed`: seed of
+    addresses, ports, payload and draws.
     """
     if traffic.flow_count > _MOST_FRAMES:
         raise InvalidValueError(

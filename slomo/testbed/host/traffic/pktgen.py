@@ -28,11 +28,6 @@ class PktgenGenerator:
     `host`, `port`: address of its Lua socket; for another machine, forward the port over SSH. `sends`, `receives`:
     Pktgen's ports that send and receive. `limit_s`: longest time to wait for an answer [s]. `patience_s`: longest time
     to wait for the link [s], which comes up when the NF at the other end opens its port.
-
-    Examples
-    --------
-    >>> PktgenGenerator(sends=0, receives=1).name
-    'pktgen'
     """
 
     name = "pktgen"
@@ -145,7 +140,11 @@ class PktgenGenerator:
                     if match := re.search(r"UP-(\d+)", state):
                         return lua, int(match[1])
                     if late:
-                        raise _down(self.sends, state, self.patience_s)
+                        raise TestbedError(
+                            f"port {self.sends} of Pktgen is down ('{state}') and did not come up within "
+                            f"{self.patience_s:g} s",
+                            hint="check cable and driver, and that the NF opens the port at the other end",
+                        )
                 except BaseException:
                     lua.close()
                     raise
@@ -174,13 +173,6 @@ def _percent(traffic: Traffic, link_mbps: int) -> float:
             hint="offer less, or saturate the link by leaving the rate out",
         )
     return percent
-
-
-def _down(port: int, state: str, patience_s: float) -> TestbedError:
-    return TestbedError(
-        f"port {port} of Pktgen is down ('{state}') and did not come up within {patience_s:g} s",
-        hint="check cable and driver, and that the NF opens the port at the other end",
-    )
 
 
 def _settings(port: int, traffic: Traffic, percent: float, packets: int) -> list[str]:

@@ -49,10 +49,7 @@ class Place:
         return [self.ssh, "-tt", *_OPTIONS, self.host, shlex.join(bounded)]
 
     def bring(self, file: Path) -> str:
-        """Copy a local file to this place's machine if that is remote; return the file's path there.
-
-        Raises TestbedError if the file cannot be copied.
-        """
+        """Copy a local file to this place's machine if that is remote; return its path there. Raises TestbedError."""
         if self.host is None:
             return str(file)
         path = f"/tmp/{file.name}"  # noqa: S108  (on the other machine, whose other places we do not know)

@@ -54,11 +54,6 @@ class TestpmdGenerator:
     `port`: DPDK virtual device (see `memif`), or the PCI address of a NIC. `core`: CPU that sends. `place`: machine on
     which testpmd runs. `mode`: by default ``txonly`` for one flow, ``flowgen`` for several. `hugepages`: whether DPDK
     may use hugepages; without them it is about half as fast. `memory_mib`: memory for DPDK [MiB].
-
-    Examples
-    --------
-    >>> TestpmdGenerator("net_null0", core=1).command(Traffic(flow_count=8))[-5:]
-    ['--forward-mode=flowgen', '--txpkts=60', '--flowgen-flows=8', '--port-topology=loop', '-a']
     """
 
     name = "testpmd"

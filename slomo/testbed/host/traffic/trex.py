@@ -29,11 +29,6 @@ class TrexGenerator:
     `server`: host of the TRex server, which is reached over the network. `sends`, `receives`: TRex's ports that send
     and receive. `api_folder`: ``automation/trex_control_plane/interactive`` of TRex, needed if its package is not
     installed. `api`: the imported package, instead of `api_folder`.
-
-    Examples
-    --------
-    >>> TrexGenerator("gen1").name
-    'trex'
     """
 
     name = "trex"
