@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slomo.errors import TestbedError
+from slomo.host.locks import MachineLock
+from slomo.host.places import this_place
 
 PRESENT = "present"
 
@@ -70,7 +72,7 @@ class Knobs(Protocol):
 
     def place(self) -> str:
         """Return a text that identifies the kind of settings, the machine and its boot."""
-        ...
+        return this_place(self.name)
 
     def read(self, knob: str) -> str | None:
         """Return the present value of one setting; TestbedError if it cannot be read."""
@@ -90,4 +92,4 @@ class Knobs(Protocol):
 
     def lock(self) -> AbstractContextManager[object]:
         """Exclude other programs that write these settings while a `with` block runs."""
-        ...
+        return MachineLock(self.name)

@@ -5,13 +5,10 @@ Knobs: ``llc@0:1`` and ``mba@0:1`` (socket 0, class 1), ``core:3`` (the core's c
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from slomo.errors import TestbedError
 from slomo.host.knobs import Knobs
-from slomo.host.locks import MachineLock
-from slomo.host.places import this_place
 from slomo.host.tool import is_installed, package_hint, run_tool
 
 _LIMIT_S = 15.0
@@ -75,14 +72,6 @@ class PqosKnobs(Knobs):
         except TestbedError as problem:
             return False, problem.message
         return True, f"{len(state.classes)} classes"
-
-    def place(self) -> str:
-        """Return a text that identifies this host and this boot."""
-        return this_place("pqos")
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Hold this host's pqos lock while a `with` block runs."""
-        return MachineLock("pqos")
 
     def read(self, knob: str) -> str | None:
         """Return the present value of a setting."""

@@ -14,7 +14,6 @@ from slomo.errors import RefusedSettingError, TestbedError
 from slomo.host.cores import format_cpu_list, parse_cpu_list
 from slomo.host.knobs import VanishedError, Wish
 from slomo.host.locks import MachineLock
-from slomo.host.places import this_place
 
 _POLICIES = {
     "normal": os.SCHED_OTHER,
@@ -36,10 +35,6 @@ class SchedulerBackend(Backend):
     def available(self) -> tuple[bool, str]:
         """Return True: every Linux host can set scheduling policies."""
         return True, "sched_setscheduler and sched_setaffinity"
-
-    def place(self) -> str:
-        """Return a text that identifies this host and its boot."""
-        return this_place("scheduler")
 
     def lock(self) -> AbstractContextManager[object]:
         """Hold this host's lock while a `with` block runs."""
