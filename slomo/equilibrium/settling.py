@@ -58,8 +58,6 @@ _REPEATING, _MANY = 1_024, 0.8
 _FEW = 32
 #: Largest number of possible sets of competitors, per mix, for which a lookup table is used.
 _TABLE = 32
-#: Largest number of values that numpy adds in one block, whose order of additions the compiled code repeats.
-_BLOCK = 128
 #: Functions that are compiled for a single server.
 _OF_ONE = (settle_side_by_side, inputs_of_one, weigh_one, left_of_one)
 
@@ -264,9 +262,8 @@ class ResponseTable:
 
     @cached_property
     def _units(self) -> tuple[Floats, int] | None:
-        """All networks as rows for compiled code, and their inputs; None if it could not add them as numpy does."""
-        rows = rows_of([response.sensitivity for response in self.responses])
-        return rows if rows is None or _count_of_units(*rows) <= _BLOCK else None
+        """All networks as rows for compiled code, and their inputs; None unless all have one shape."""
+        return rows_of([response.sensitivity for response in self.responses])
 
     def _settle_one(self, code: Sequence[Callable[..., Any]], group: ServerGroup, state: IterationState) -> bool:
         """Solve one server twice; compute throughputs by the networks after each pass.
@@ -278,14 +275,14 @@ class ResponseTable:
         """
         assert self._units is not None
         (loop, lay_out, weigh, leave), (models, features), members = code, self._units, group.members
-        scaled = np.empty((members.shape[1], features))
-        sums = np.empty((members.shape[1], _count_of_units(models, features)))
+        scaled = np.empty((members.shape[1], features), dtype=np.float32)
+        sums = np.empty((members.shape[1], _count_of_units(models, features)), dtype=np.float32)
         pressure = state.pressure[0]
         previous, moved = np.zeros(pressure.shape), False
         for tolerance, pace in ((_LOOSE * TOLERANCE, state.pace), (TOLERANCE, np.empty(members.shape))):
             _run_compiled(loop, self.table, self.socket, group, state, tolerance)
             moved = lay_out(models, members, pressure, previous, _MOVED, scaled)
-            np.log1p(scaled, out=scaled)
+            np.log(scaled, out=scaled)
             weigh(models, members, scaled, sums)
             np.tanh(sums, out=sums)
             leave(models, members, sums, state.speed, state.mpps, pace)

@@ -83,7 +83,8 @@ def from_names(
         mixes = [each_instance(listed(mix)) for mix in mixes]
     named = [*targets, *chain.from_iterable(mixes)]
     # hashing a workload builds its key; its identity is cheaper, and unique while the list above keeps the object alive
-    handles = [name if isinstance(name, str) else id(name) for name in named]
+    only_texts = {*map(type, named)} <= {str}  # faster than asking for each
+    handles = named if only_texts else [name if isinstance(name, str) else id(name) for name in named]
     names = dict(zip(handles, named, strict=True))
     if any(map(is_mix, names.values())) and (instances := [each_instance(mix) for mix in mixes]) != mixes:
         return from_names(targets, instances, find)
