@@ -162,6 +162,7 @@ def rows(
                 "holds": 100.0 * (low <= rate <= high),
                 "width": 50.0 * (high - low) / rate,
                 "supported": str(answer.verdict) == "supported",
+                "mix": mix.key, "target": target.key, "place": place,
             })  # fmt: skip
     return found
 
@@ -173,6 +174,8 @@ def report(found: pd.DataFrame) -> int:
     by_cell = found.groupby(CELL).apply(summary, include_groups=False)
     print(by_cell.to_string(float_format="%.2f"))
     large = by_cell[by_cell["n"] >= JUDGED]
+    print(f"perfect intervals of 90 %, if all rows are independent: {perfect(found, ['mix', 'place'])}")
+    print(f"perfect intervals of 90 %, if equal functions of a mix hold together: {perfect(found, ['mix', 'target'])}")
     share, least = 100.0 * large["holds"].round().between(*HELD).mean(), large["holds"].min()
     both = by_cell[(by_cell["supported_n"] >= FEWEST) & (by_cell["n"] - by_cell["supported_n"] >= FEWEST)]
     apart = both["error_of_rest"] >= TIMES * both["error_of_supported"]
@@ -185,6 +188,15 @@ def report(found: pd.DataFrame) -> int:
     for what, holds in checks.items():
         print("ok " if holds else "OFF", what)
     return sum(not holds for holds in checks.values())
+
+
+def perfect(found: pd.DataFrame, keys: list[str]) -> str:
+    """Return what intervals that hold with a probability of 90 % reach, if rows of equal `keys` hold together."""
+    draw, cells = np.random.default_rng(0), [part for _, part in found.groupby(CELL) if len(part) >= JUDGED]
+    sizes = [part.groupby(keys).size() for part in cells]
+    hold = np.array([[np.average(draw.random(len(n)) < 0.9, weights=n) for n in sizes] for _ in range(1000)]) * 100.0
+    share = 100.0 * ((hold.round() >= HELD[0]) & (hold.round() <= HELD[1])).mean()
+    return f"{share:.0f} % of cells in range, lowest {hold.min(axis=1).mean():.0f} %"
 
 
 def summary(part: pd.DataFrame) -> pd.Series:

@@ -88,7 +88,8 @@ class OneServer:
             return ends
         response = self.models[place].response
         assert response is not None
-        spread = float(arrival_half_width_mpps(np.array([offered]), response.arrivals, coverage, window_s)[0])
+        scores, load = response.arrivals, self.load_of(place)
+        spread = float(arrival_half_width_mpps(np.array([offered]), load, scores, coverage, window_s)[0])
         return max(min(ends[0], offered - spread), 0.0), min(ends[1], offered + spread)
 
     def possible_ends_mpps(self, place: int, coverage: float) -> tuple[float, float]:

@@ -263,8 +263,8 @@ def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | No
     low[read], high[read] = _ends(nfs, members, read, mpps[read], alone[read], coverage)
     load, served = present.astype(float), mpps
     if np.isfinite(most).any():
-        spread = _arrivals(nfs.responses, members, most, coverage, window_s)
         load, served = np.where(present, load_of(most, mpps), 0.0), np.minimum(mpps, most)
+        spread = _arrivals(nfs.responses, members, (most, load), coverage, window_s)
         low, high = np.maximum(np.minimum(low, most - spread), 0.0), np.minimum(high, most + spread)
     pressure = state.pressure * present[:, :, None]
     return Joint(
@@ -299,16 +299,17 @@ def _scores(responses: tuple[ServerResponse, ...], coverage: float) -> Floats:
 def _arrivals(
     responses: Sequence[ServerResponse],
     members: NDArray[np.int64],
-    offered: Floats,
+    loads: tuple[Floats, Floats],
     coverage: float,
     window_s: float | None,
 ) -> Floats:
-    """Return how much a measurement may deviate from the offered load because of random arrivals [Mpps]."""
-    spread = np.zeros(members.shape)
+    """Return how much a measurement may deviate from the offered load [Mpps]; `loads` are in Mpps, and as shares."""
+    spread, (offered, load) = np.zeros(members.shape), loads
     partial = np.isfinite(offered) & (members >= 0)
     for number in np.unique(members[partial]).tolist():
         here = partial & (members == number)
-        spread[here] = arrival_half_width_mpps(offered[here], responses[number].arrivals, coverage, window_s)
+        scores = responses[number].arrivals
+        spread[here] = arrival_half_width_mpps(offered[here], load[here], scores, coverage, window_s)
     return spread
 
 

@@ -32,6 +32,7 @@ from slomo.errors import UnsupportedPredictionError
 from slomo.models.applicability import Verdict, worst
 from slomo.models.base import Floats
 from slomo.models.interval_ends import at_most
+from slomo.models.responses.arrivals import BUSIEST, arrival_half_width_mpps
 from slomo.prediction.accelerated import shares_accelerator, with_accelerator
 from slomo.prediction.allocated import NAME as ALLOCATION
 from slomo.prediction.allocated import Allocated
@@ -362,14 +363,23 @@ def _divided(server: TenantModels, demand_mpps: Sequence[float]) -> list[float |
 
 
 def _doubted(answers: Answers, possible: Sequence[float]) -> dict[int, tuple[float, float]]:
-    """Return the lowest and highest port share [Mpps] of each NF that NIC ports limit, given the others' intervals."""
-    server, loads = answers.server, answers.loads
-    offered = server.loads_mpps
+    """Return the lowest and highest port share [Mpps] of each NF that NIC ports limit, given the others' intervals.
+
+    The queue before a full port scatters a measurement as that before the busiest core does
+    (`slomo.models.responses.arrivals`); that of a saturating sender never empties.
+    """
+    server, loads, how = answers.server, answers.loads, answers.how
+    offered, shares = server.loads_mpps, dict[int, tuple[float, float]]()
     limited = [number for number in range(len(loads)) if loads[number] != offered[number]]
     ends = [(most, most) if i in limited else answers.prediction(i).interval for i, most in enumerate(possible)]
     least, most = (_divided(server, _served(offered, [each[side] for each in ends])) for side in (1, 0))
-    shares = {i: (least[i] or possible[i], most[i] or possible[i]) for i in limited}
-    return {i: (low, max(low, high)) for i, (low, high) in shares.items()}
+    for i in limited:
+        response, load = server.tenants[i].model.response, 0.0 if offered[i] is None else BUSIEST
+        low, share, spread = least[i] or possible[i], np.array(loads[i]), 0.0
+        if response is not None:
+            spread = float(arrival_half_width_mpps(share, load, response.arrivals, how.coverage, how.window_s))
+        shares[i] = max(low - spread, 0.0), max(low, most[i] or possible[i]) + spread
+    return shares
 
 
 def _alike(before: Loads, after: Loads) -> bool:

@@ -99,7 +99,14 @@ def fit_server_response(
     else:
         guess = _held_out(subject, read, rows, mpps, folds(subject.groups[whole], seed), seed)
         calibration = calibrate(mpps, guess, subject.solo_mpps, "cross-validation")
-        arrivals = _strays(subject, _repeats(mpps, guess, subject.solo_mpps))
+        arrivals = _strays(
+            subject,
+            _repeats(mpps, guess, subject.solo_mpps),
+            lambda beside: np.clip(
+                pressure_basis(pressures_of(subject, names, beside, 1.0, channel), scale, limit) @ weights[:, -1],
+                mpps.min(), mpps.max(),
+            ),
+        )  # fmt: skip
     return ServerResponse(
         profile=profile,
         speed=weights[:, -1],
@@ -176,19 +183,26 @@ def pressures_of(
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
     """Return the variation of measurements with little predicted loss.
 
-    It replaces that of mixes at reduced load, whose NFs lose no throughput and therefore vary at most as much.
+    It replaces that of mixes at reduced load, whose NFs lose no throughput and therefore vary at most as much; it
+    counts as that at half load.
     """
     known = np.flatnonzero(np.isfinite(guess) & (guess > 0.0))
     mild = known[np.argsort(-guess[known], kind="stable")][: max(_FEWEST_MILD, len(known) // _MILD)]
-    return arrival_scores(np.minimum(mpps[mild], solo_mpps), np.minimum(guess[mild], solo_mpps))
+    return arrival_scores(np.minimum(mpps[mild], solo_mpps), np.minimum(guess[mild], solo_mpps), 0.5)
 
 
-def _strays(subject: Subject, repeats: Floats) -> Floats:
-    """Return the deviations of an NF's part-load runs from their offered loads."""
+def _strays(subject: Subject, repeats: Floats, possible_mpps: Callable[[Floats], Floats]) -> Floats:
+    """Return the deviations of an NF's part-load runs from their offered loads, where its core could serve them.
+
+    `possible_mpps` returns the throughput that the NF could reach beside what was measured.
+    """
     rows = subject.part_load
-    if rows is None or (known := np.isfinite(rows.offered_mpps)).sum() < _FEWEST_IDLE:
+    if rows is None:
         return repeats
-    return arrival_scores(rows.mpps[known], rows.offered_mpps[known])
+    load = rows.offered_mpps / possible_mpps(rows.beside)
+    if (known := load < BUSIEST).sum() < _FEWEST_IDLE:
+        return repeats
+    return arrival_scores(rows.mpps[known], rows.offered_mpps[known], load[known])
 
 
 def _part_load(
@@ -283,9 +297,8 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
     members = np.column_stack([rows.target, rows.members])
     offered = np.full(members.shape, np.nan) if rows.offered_mpps is None else rows.offered_mpps
     joint = solve_joint(models, members, offered)
-    own_load = offered[:, 0]
-    full = np.isnan(own_load) & ~_behind_full_ports(models, members, joint.throughput_mpps)
-    served = np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST)
+    own_load, free = offered[:, 0], ~_behind_full_ports(models, members, joint.throughput_mpps)
+    full, served = np.isnan(own_load) & free, np.isfinite(own_load) & (joint.load[:, 0] < BUSIEST) & free
     predicted = np.where(np.isnan(held_out_mpps), joint.throughput_mpps[:, 0], held_out_mpps)
     scored = calibrated_on(models, rows.chosen(full), predicted[full])
     result = list(models)
@@ -297,7 +310,7 @@ def _calibrated(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats)
             result[number] = _answering(model, calibration=replace(scored[number], local=local[number]))
     if served.sum() < ENOUGH_IN_ALL:
         return result
-    scores = arrival_scores(rows.mpps[served], own_load[served])
+    scores = arrival_scores(rows.mpps[served], own_load[served], joint.load[served, 0])
     return [_answering(model, arrivals=scores) for model in result]
 
 

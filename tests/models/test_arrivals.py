@@ -24,7 +24,7 @@ def test_poisson_counts_are_held_as_promised():
     """Of counts drawn from Poisson's law, 90 % lie in the interval for a measurement of their length."""
     offered = np.full(4000, 0.7)
     counts = np.random.default_rng(1).poisson(0.7 * 5000.0, 4000) / 5000.0
-    width = arrival_half_width_mpps(offered, np.zeros(0), 0.9, window_s=5e-3)
+    width = arrival_half_width_mpps(offered, 0.5, np.zeros(0), 0.9, window_s=5e-3)
     assert np.mean(np.abs(counts - offered) <= width) == pytest.approx(0.9, abs=0.02)
 
 
@@ -32,21 +32,30 @@ def test_scores_hold_new_counts_as_promised():
     """Scores of some NFs hold counts of others offered a different load, with no length of measurement given."""
     generator = np.random.default_rng(2)
     old, new = generator.uniform(0.2, 2.0, 800), generator.uniform(2.0, 6.0, 4000)
-    scores = arrival_scores(generator.poisson(old * 3000.0) / 3000.0, old)
-    inside = np.abs(generator.poisson(new * 3000.0) / 3000.0 - new) <= arrival_half_width_mpps(new, scores, 0.9)
+    scores = arrival_scores(generator.poisson(old * 3000.0) / 3000.0, old, 0.5)
+    inside = np.abs(generator.poisson(new * 3000.0) / 3000.0 - new) <= arrival_half_width_mpps(new, 0.5, scores, 0.9)
     assert inside.mean() == pytest.approx(0.9, abs=0.03)
+
+
+def test_queues_at_a_higher_load_scatter_more():
+    """Scores of queues at low loads hold the change of those at a high load: each as long as M/M/1 makes it."""
+    generator, offered = np.random.default_rng(4), np.full(4000, 1.0)
+    low, high = generator.uniform(0.2, 0.5, 4000), np.full(4000, 0.9)
+    each = [offered + generator.normal(size=4000) / (1.0 - load) / 1e3 for load in (low, high)]
+    width = arrival_half_width_mpps(offered, high, arrival_scores(each[0], offered, low), 0.9)
+    assert np.mean(np.abs(each[1] - offered) <= width) == pytest.approx(0.9, abs=0.02)
 
 
 def test_too_few_scores_promise_nothing():
     """With fewer scores than the coverage needs the interval reaches from nothing to twice the load."""
-    assert arrival_half_width_mpps(np.array([2.0]), np.array([0.01, 0.02]), 0.9).tolist() == [2.0]
+    assert arrival_half_width_mpps(np.array([2.0]), 0.5, np.array([0.01, 0.02]), 0.9).tolist() == [2.0]
 
 
 def test_a_measurement_of_no_length_is_refused():
     """A window of 0 s, or less, is refused in words."""
     for window in (0.0, -1.0, float("nan")):
         with pytest.raises(InvalidValueError, match="needed above 0 s"):
-            arrival_half_width_mpps(np.array([2.0]), np.zeros(0), 0.9, window)
+            arrival_half_width_mpps(np.array([2.0]), 0.5, np.zeros(0), 0.9, window)
 
 
 def test_a_served_load_is_as_wide_as_its_arrivals(models):
@@ -55,7 +64,7 @@ def test_a_served_load_is_as_wide_as_its_arrivals(models):
     solo = models[0].solo_mpps
     full = solve_joint(models, members)
     little, much = (solve_joint(models, members, np.array([[x * solo, np.nan]]), window_s=1e-3) for x in (0.2, 5.0))
-    spread = arrival_half_width_mpps(np.array(0.2 * solo), np.zeros(0), 0.9, 1e-3)
+    spread = arrival_half_width_mpps(np.array(0.2 * solo), 0.2, np.zeros(0), 0.9, 1e-3)
     assert little.high_mpps[0, 0] - 0.2 * solo == pytest.approx(spread)
     assert 0.2 * solo - little.low_mpps[0, 0] == pytest.approx(spread)
     assert (much.low_mpps[0, 0], much.high_mpps[0, 0]) == pytest.approx((full.low_mpps[0, 0], full.high_mpps[0, 0]))

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError
@@ -11,6 +12,7 @@ from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import solve_server
 from slomo.vocabulary.server_setting import ServerSetting
+from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.predict import predict
 
 from .conftest import MACHINE
@@ -110,6 +112,26 @@ def test_a_part_of_a_port_is_as_uncertain_as_what_others_leave(library) -> None:
     """Who takes what another leaves has an interval, since the other's throughput has one (law 12)."""
     rest = predict("lpm", "snort", library, machine=MACHINE, setting=ServerSetting(port_gbps=PORT))
     assert rest.interval[0] < rest.throughput_mpps < rest.interval[1]
+
+
+def test_a_share_of_a_port_scatters_more_at_part_load(library) -> None:
+    """A saturating sender keeps its queue at the port full; that of a sender with a fixed rate grows and shrinks."""
+    answering = [respond(library.find(name, MACHINE)) for name in ("lpm", "nat")]
+    scores = np.linspace(0.0, 1e-4, 30)
+    profiled = ModelLibrary(
+        [
+            dataclasses.replace(each, response=dataclasses.replace(each.response, arrivals=scores), accelerator=None)
+            for each in answering
+        ]
+    )
+
+    def width(offered_mpps: float | None) -> float:
+        senders = [Workload(name, {}, Traffic(offered_mpps=offered_mpps)) for name in ("lpm", "nat")]
+        server = solve_server(profiled, senders, MACHINE, setting=ServerSetting(port_gbps=PORT))
+        assert {each.throughput_mpps for each in server.tenants} == {1.25}
+        return float(server.tenants[0].interval[1] - 1.25)
+
+    assert width(1.6) > 2.0 * width(None)
 
 
 def test_more_than_the_ports_of_the_profiles_carry_is_extrapolated(library) -> None:

@@ -169,7 +169,7 @@ def test_part_load_is_judged_by_the_profiles_own_runs_there():
         rows = frame.loc[idle[1::2]]
         rows = rows[(rows["nf"] == model.workload.nf) & (rows["throughput_mpps"] >= 0.985 * rows["offered_mpps"])]
         offered = rows["offered_mpps"].to_numpy()
-        width = arrival_half_width_mpps(offered, model.response.arrivals, 0.9)
+        width = arrival_half_width_mpps(offered, offered / model.solo_mpps, model.response.arrivals, 0.9)
         assert (width < 0.01 * offered).all()
         held += (np.abs(rows["throughput_mpps"].to_numpy() - offered) <= width).tolist()
     assert len(held) >= 15

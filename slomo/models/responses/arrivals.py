@@ -1,50 +1,57 @@
-"""How far the packets served in a measurement of finite length deviate from the offered load, by random arrivals.
+"""How far the packets served in a measurement of finite length deviate from the offered load.
 
 Independent arrivals form a Poisson process: over a time T, the rate of an NF that serves its whole load has standard
-deviation sqrt(offered / T). If T is not given, the quantile of |served - offered| / sqrt(offered) over calibration
-mixes is used (split conformal, as in `slomo.models.intervals`).
+deviation sqrt(offered / T). Its queue is shorter or longer at the end than at the start, by a number of packets that
+grows as 1 / (1 - load) (queue M/M/1: Kleinrock, Queueing Systems I, section 3.2). If T is not given, the quantile of
+|served - offered| (1 - load) / sqrt(offered) over calibration mixes is used (split conformal, as in
+`slomo.models.intervals`, with its step outwards for few scores).
 """
+
+import math
 
 import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.interval_ends import LEAST
-from slomo.models.intervals import conformal_rank
+from slomo.models.intervals import SCATTER, conformal_rank
 from slomo.models.noise import central_quantile
 
-#: Largest utilisation used for calibration: closer to saturation, variation of the NF's own speed shows as well.
+#: Largest load used for calibration, and that of a full port: closer to saturation, variation of the NF's own speed
+#: shows as well.
 BUSIEST = 0.95
 
 
-def arrival_scores(served_mpps: Floats, offered_mpps: Floats) -> Floats:
+def arrival_scores(served_mpps: Floats, offered_mpps: Floats, load: Floats | float) -> Floats:
     """Return the sorted scores of NFs that served their whole load; NFs can be pooled.
 
-    `served_mpps`, `offered_mpps`, shape (n,): measured throughput, and offered load above 0 [Mpps].
+    `served_mpps`, `offered_mpps`, shape (n,): measured throughput, and offered load above 0 [Mpps]. `load`: offered
+    load over the throughput that the NF could reach.
 
     Examples
     --------
-    >>> arrival_scores(np.array([4.2, 0.9]), np.array([4.0, 1.0])).round(3).tolist()
-    [0.1, 0.1]
+    >>> arrival_scores(np.array([4.2, 0.9]), np.array([4.0, 1.0]), np.array([0.5, 0.2])).round(3).tolist()
+    [0.05, 0.08]
     """
-    scores: Floats = np.sort(np.abs(served_mpps - offered_mpps) / np.sqrt(offered_mpps))
+    idle = 1.0 - np.minimum(load, BUSIEST)
+    scores: Floats = np.sort(np.abs(served_mpps - offered_mpps) * idle / np.sqrt(offered_mpps))
     return scores
 
 
 def arrival_half_width_mpps(
-    offered_mpps: Floats, scores: Floats, coverage: float, window_s: float | None = None
+    offered_mpps: Floats, load: Floats | float, scores: Floats, coverage: float, window_s: float | None = None
 ) -> Floats:
     """Return how far one measurement may deviate from the offered load [Mpps], at `coverage`.
 
     Raises InvalidValueError for a measurement of length 0.
 
-    `offered_mpps`: offered load [Mpps]. `scores`, shape (n,): as :func:`arrival_scores` returns them; without any, the
-    answer is that of an endless measurement: as far as repeats of one run differ. `coverage`: above 0 and below 1.
-    `window_s`: length of the measurement [s]; then Poisson's law answers instead of the scores.
+    `offered_mpps`, `load`, `scores`: as in :func:`arrival_scores`; without scores, the answer is that of an endless
+    measurement: as far as repeats of one run differ. `coverage`: above 0 and below 1. `window_s`: length of the
+    measurement [s]; then Poisson's law answers instead of the scores.
 
     Examples
     --------
-    >>> arrival_half_width_mpps(np.array([4.0]), np.zeros(0), 0.9, window_s=0.01).round(3).tolist()
+    >>> arrival_half_width_mpps(np.array([4.0]), 0.5, np.zeros(0), 0.9, window_s=0.01).round(3).tolist()
     [0.033]
     """
     if window_s is not None:
@@ -53,7 +60,10 @@ def arrival_half_width_mpps(
         return np.asarray(central_quantile(coverage) * np.sqrt(offered_mpps / (1e6 * window_s)))
     if not len(scores):
         return np.asarray(LEAST * offered_mpps)
-    rank = conformal_rank(len(scores), coverage)
-    if rank > len(scores):  # too few to say: anything from nothing to twice the load
+    rank, count = conformal_rank(len(scores), coverage), len(scores)
+    if rank > count:  # too few to say: anything from nothing to twice the load
         return np.array(offered_mpps)
-    return np.asarray(scores[rank - 1] * np.sqrt(offered_mpps))
+    outwards = round(SCATTER * math.sqrt(count * coverage * (1.0 - coverage)))
+    return np.asarray(
+        scores[min(rank + outwards, count) - 1] * np.sqrt(offered_mpps) / (1.0 - np.minimum(load, BUSIEST))
+    )
