@@ -13,7 +13,6 @@ the capacity) do not exist here, where bisection finds latency and age within ea
 a function for each of these from each of the two, which is more than the eleven lines of the loop here.
 """
 
-import copy
 import functools
 import operator
 from collections.abc import Mapping, Sequence
@@ -130,7 +129,7 @@ def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted
     used = [settings.responses[number] for number in np.unique(ordered.which)]
     most = max(int(ordered.masks.max()).bit_length(), *(round(response.ways[-1]) for response in used))
     cache = _Cache.of(ordered, most)
-    board = _Board(ordered.beside(cache.has_company), most)
+    board = _Board.of(ordered.beside(cache.has_company), most)
     curve = np.array(memory.latency_ns), np.array(memory.traffic_gb_s)
     shares = np.ones(ordered.masks.shape)
     ways = cache.divided(shares)
@@ -199,32 +198,62 @@ def _within_channel(costs: "_Costs", remote: NDArray[np.bool_], latency: Floats,
     return costs
 
 
+@dataclass(frozen=True)
 class _Board:
-    """Constants while settings are solved: tables, loads, cores, memory nodes."""
+    """Constants while settings are solved: tables, loads, cores, memory nodes; most have the shape (settings, tenants).
 
-    def __init__(self, settings: Partitions, most: int) -> None:
-        self.tables, self.held, self.which = _tables(settings, most)
-        #: Ways that each tenant's packet buffers fill, and the bytes that a card writes there per packet.
-        buffers = np.array([(each.buffer_ways, each.buffer_bytes) for each in settings.responses])
-        self.buffer_ways, self.buffer_bytes = buffers[settings.which, 0], buffers[settings.which, 1]
-        #: The ways into which cards write.
-        self.written = functools.reduce(operator.or_, (each.buffer_mask for each in settings.responses))
-        offered, self.remote_ns = np.asarray(settings.offered_mpps), np.asarray(settings.remote_ns)
-        self.offered = np.where(offered == 0.0, np.inf, offered)
-        across_us = np.array([response.remote_us for response in settings.responses])
-        self.remote_us = np.where(self.remote_ns > 0.0, across_us[settings.which], 0.0)
+    `tables`, `held`: of each distinct response and throttle; `which`: index of each tenant's. `buffer_ways`,
+    `buffer_bytes`: ways that its packet buffers fill, and what a card writes there per packet; `written`: the ways into
+    which cards write. `groups`: by setting, the tenants of each shared core and their weights; empty if none is shared.
+    """
+
+    tables: Floats
+    held: Floats
+    which: NDArray[np.int64]
+    buffer_ways: Floats
+    buffer_bytes: Floats
+    written: int
+    offered: Floats
+    remote_ns: Floats
+    remote_us: Floats
+    groups: list[list[dict[int, float]]]
+
+    @classmethod
+    def of(cls, settings: Partitions, most: int) -> "_Board":
+        """Read the constants of settings in canonical order."""
+        columns = np.array([(each.buffer_ways, each.buffer_bytes, each.remote_us) for each in settings.responses])
+        buffer_ways, buffer_bytes, across_us = np.moveaxis(columns[settings.which], -1, 0)
+        offered, remote_ns = np.asarray(settings.offered_mpps), np.asarray(settings.remote_ns)
         cores, weights = np.asarray(settings.cores), np.asarray(settings.weights)
         alone = (cores < 0).all()
-        self.groups = [] if alone else [_groups(*row) for row in zip(cores.tolist(), weights.tolist(), strict=True)]
-        self.is_crowded = np.array([bool(groups) for groups in self.groups] or [False] * len(cores))
+        return cls(
+            *_tables(settings, most),
+            buffer_ways,
+            buffer_bytes,
+            functools.reduce(operator.or_, (each.buffer_mask for each in settings.responses)),
+            np.where(offered == 0.0, np.inf, offered),
+            remote_ns,
+            np.where(remote_ns > 0.0, across_us, 0.0),
+            [] if alone else [_groups(*row) for row in zip(cores.tolist(), weights.tolist(), strict=True)],
+        )
+
+    @property
+    def is_crowded(self) -> NDArray[np.bool_]:
+        """Settings in which tenants share a core."""
+        return np.array([bool(groups) for groups in self.groups] or [False] * len(self.which))
 
     def only(self, rows: NDArray[Any]) -> "_Board":
         """Return the constants of some of the settings."""
-        board = copy.copy(self)
-        for name in ("which", "buffer_ways", "buffer_bytes", "offered", "remote_ns", "remote_us", "is_crowded"):
-            setattr(board, name, getattr(self, name)[rows])
-        board.groups = [self.groups[row] for row in np.arange(len(self.which))[rows]] if self.groups else []
-        return board
+        return replace(
+            self,
+            which=self.which[rows],
+            buffer_ways=self.buffer_ways[rows],
+            buffer_bytes=self.buffer_bytes[rows],
+            offered=self.offered[rows],
+            remote_ns=self.remote_ns[rows],
+            remote_us=self.remote_us[rows],
+            groups=[self.groups[row] for row in np.arange(len(self.which))[rows]] if self.groups else [],
+        )
 
     def costs(self, ways: Floats, shares: Floats) -> "_Costs":
         """Return every tenant's time (over its share of a core) and traffic per packet with the ways that it fills."""
@@ -247,7 +276,7 @@ class _Board:
 
     def shares(self, costs: "_Costs", latency_ns: Floats, shares: Floats) -> Floats:
         """Return each tenant's share of its core, as a fair scheduler divides it."""
-        if not self.is_crowded.any():
+        if not any(self.groups):
             return shares
         whole_us = shares / costs.capacity(latency_ns)
         fresh = np.ones_like(shares)

@@ -105,6 +105,18 @@ def test_more_tenants_than_ways_in_a_mask_are_extrapolated(toy_library):
     assert verdicts == [Verdict.EXTRAPOLATED, Verdict.SUPPORTED, Verdict.SUPPORTED]
 
 
+def test_packets_of_others_in_own_ways_are_extrapolated(toy_library):
+    """A profile has no packets of others in an NF's own ways; cards write them there if it owns their ways."""
+    ways = allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0)
+    written = replace(ways, response=replace(ways.response, buffer_ways=0.1, buffer_bytes=64, buffer_mask=0x4))
+    library = ModelLibrary([replace(toy_library.find("lpm", MACHINE), allocation=written)])
+    verdicts = [
+        predict("lpm", others, library, machine=MACHINE, setting=ServerSetting(ways=masks)).verdict
+        for others, masks in (("lpm", [0xC, 0x3]), ("lpm", [0x3, 0xC]), ("lpm", [0xF, 0xF]), ((), [0xC]))
+    ]
+    assert verdicts == [Verdict.EXTRAPOLATED, Verdict.SUPPORTED, Verdict.SUPPORTED, Verdict.SUPPORTED]
+
+
 def test_a_solo_run_beyond_the_profile_is_used(toy_library):
     """Where an extrapolated workload was measured alone, its solo throughput is the measured one."""
     model = toy_library.find("lpm", MACHINE)
