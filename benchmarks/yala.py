@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slomo.evaluation.rows import best_family, predict_rows
+from slomo.evaluation.rows import predict_rows
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.door import import_table
 from slomo.training.cross_validation import held_out
@@ -22,6 +22,7 @@ from slomo.training.families.registry import make_family
 from slomo.training.features import Subject, subjects
 from slomo.training.service_time_fit import service_time_of
 from slomo.training.training import train
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 ROOT = Path(__file__).resolve().parents[1]
 MAPPINGS = ROOT / "datasets" / "mappings"
@@ -69,9 +70,9 @@ def show_composition(folder: Path, rows: str | None, mapping: str | None) -> Non
     flow_monitor = MAPPINGS / "yala-flow-monitor.yaml"
     dataset = import_table(folder / "sample_yala_mem_train.txt", flow_monitor)
     model = next(iter(train(dataset).values()))
-    family = best_family(model)
+    family = model.named(DEFAULT_MODEL)
     print(f"\nregex: {accelerator.base_us:.4f} us + {accelerator.slope_us:.6f} us per match density")
-    print(f"memory: '{family}', the best of {', '.join(model.sensitivity)} in cross-validation")
+    print(f"memory: '{family}', chosen among {', '.join(model.sensitivity)} by cross-validation")
     if rows is not None:
         given = import_table(Path(rows), Path(mapping) if mapping else flow_monitor)
         composed = predict_rows(model, given, accelerator)

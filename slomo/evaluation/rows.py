@@ -26,7 +26,7 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import DENSITY, ServiceTime
 from slomo.prediction.options import check_coverage
 from slomo.records.dataset import ProfileDataset
-from slomo.training.choice import candidates
+from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.identity import require_same, stated_fingerprint
 from slomo.vocabulary.vector import Floats
 
@@ -85,7 +85,7 @@ class RowsOptions:
 
     #: The slower of both resources, or the sum of both times: "pipeline" or "run-to-completion".
     pattern: Pattern = "pipeline"
-    #: Sensitivity model; by default the best in cross-validation on its own training rows.
+    #: Sensitivity model; by default the one that training chose.
     family: str | None = None
     #: Run-to-completion only: match density at which the memory runs were made, whose time is part of them already;
     #: None where they did not use the accelerator.
@@ -94,25 +94,6 @@ class RowsOptions:
     coverage: float = 0.9
     #: Refuse a table with a row that what was measured does not support.
     strict: bool = False
-
-
-def best_family(model: NFModel) -> str:
-    """Return the family with the smallest cross-validation error on the model's training rows.
-
-    Of equals (constant throughput, for instance) the first in training's order. Raises UnsupportedPredictionError if
-    none was cross-validated.
-    """
-    errors = {
-        str(name): scores["mape_percent"]
-        for name, scores in model.manifest.get("cross_validation", {}).items()
-        if name in model.sensitivity and "mape_percent" in scores
-    }
-    if not errors:
-        raise UnsupportedPredictionError(
-            f"no model of '{model.workload.nf}' was cross-validated", hint="train again, on 8 rows or more"
-        )
-    preferred = [name for name in candidates(model) if name in errors]
-    return min(dict.fromkeys([*preferred, *errors]), key=lambda name: float(errors[name]))
 
 
 def predict_rows(
@@ -134,7 +115,7 @@ def predict_rows(
     _check_target(model, rows)
     stated = stated_fingerprint(rows.environment, model.machine)
     require_same(model.machine, model.machine_fingerprint, stated, "the table")
-    family = how.family or best_family(model)
+    family = how.family or model.named(DEFAULT_MODEL)
     names = model.model(family).feature_names
     inputs = np.column_stack([_column(model, rows, name) for name in names]) if names else np.zeros((len(rows), 0))
     memory = model.model(family).predict_mpps(inputs)

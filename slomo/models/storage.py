@@ -24,7 +24,7 @@ from slomo.files.json_text import parse_json
 from slomo.files.opening import read_text
 from slomo.models.base import HINT, MOST, SensitivityModel
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
-from slomo.models.responses.sensitivity import is_known_kind, sensitivity_from_dict
+from slomo.models.responses.sensitivity import AVERAGED, averaged_from_dict, is_known_kind, sensitivity_from_dict
 from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.workload import canonical_json
 
@@ -388,7 +388,10 @@ class _Families(Mapping[str, SensitivityModel]):
         if name not in self._read:
             description, source = self._descriptions[name]
             try:
-                self._read[name] = sensitivity_from_dict(description, source)
+                if description.get("kind") == AVERAGED:
+                    self._read[name] = averaged_from_dict(description, self)
+                else:
+                    self._read[name] = sensitivity_from_dict(description, source)
             except _DAMAGES as error:
                 raise _damaged(self._folder, error) from None
         return self._read[name]

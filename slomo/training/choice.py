@@ -5,7 +5,8 @@ mixes. The mean error on a function's few mixes is shrunk towards that of all fu
 the error on the function's own held-out pressure rows (a hierarchical mean, as in `slomo.training.conformal_fit`).
 Without mixes, the held-out pressure rows alone decide. Families that are monotone in every pressure are preferred,
 unless they are materially worse. If replicates show that rows are noisy, a family is chosen only if it surely has a
-smaller error than the mean of the rows (`slomo.training.noise`).
+smaller error than the mean of the rows (`slomo.training.noise`). For an imported table the average of families answers
+(`slomo.training.averaging`), or else the one with the smallest error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 
 from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.models.nf_model import NFModel
+from slomo.models.responses.sensitivity import AVERAGED
 from slomo.training.noise import noise_aware_defaults
 from slomo.vocabulary.defaults import PUBLISHED_MODEL
 
@@ -50,7 +52,7 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         errors = {name: error for name, error in estimates.items() if error is not None}
         if model.manifest.get("table"):
             free = {name: error for name, error in errors.items() if name not in FORCED} or errors
-            best = min(free, key=free.__getitem__, default="")
+            best = AVERAGED if AVERAGED in model.sensitivity else min(free, key=free.__getitem__, default="")
         else:
             best = chosen_of(errors)
         chosen = best or next(iter(candidates(model)), "")

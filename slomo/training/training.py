@@ -20,10 +20,12 @@ from slomo.models.intervals import ConformalCalibration, calibrate, symmetric
 from slomo.models.library import ModelLibrary
 from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
+from slomo.models.responses.sensitivity import AVERAGED, AveragedSensitivity
 from slomo.records.provenance import versions
 from slomo.training.accelerator_fit import with_uses
+from slomo.training.averaging import averaged
 from slomo.training.calibration import calibrations, mix_rows, summary
-from slomo.training.choice import with_choice
+from slomo.training.choice import BASELINES, FORCED, with_choice
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 from slomo.training.cross_validation import FOLDS, folds, held_out, relative_errors
 from slomo.training.families.registry import make_families, table_model_names
@@ -134,6 +136,12 @@ def _fit_subject(
         sensitivity[family.name] = fit_rows(family, told)
         calibration[family.name] = _calibration(subject, told.mpps, guess)
         errors[family.name] = relative_errors(told.mpps, guess, subject.solo_mpps)
+    weights_of_families, guess = _averaged(subject, guesses, facts["seed"])
+    if len(weights_of_families) > 1:
+        members = {name: sensitivity[name] for name in weights_of_families}
+        sensitivity[AVERAGED] = AveragedSensitivity(members, weights_of_families)
+        guesses[AVERAGED], calibration[AVERAGED] = guess, _calibration(subject, subject.mpps, guess)
+        errors[AVERAGED] = relative_errors(subject.mpps, guess, subject.solo_mpps)
     covered = _covered(subject)
     capacities = _capacities(subject.machine, facts["environment"])
     return NFModel(
@@ -161,6 +169,18 @@ def _fit_subject(
             subject, facts["seed"], (facts["full_channel_ns"][subject.machine], _most(capacities))
         ),
     )
+
+
+def _averaged(subject: Subject, guesses: Mapping[str, Floats], seed: int) -> tuple[dict[str, float], Floats]:
+    """Return weights and held-out predictions of a table's average of those families that predict all rows."""
+    free = {
+        name: guess
+        for name, guess in guesses.items()
+        if subject.imported and name not in (*FORCED, *BASELINES) and np.isfinite(guess).all()
+    }
+    if len(free) < 2:
+        return {}, np.zeros(0)
+    return averaged(free, subject.mpps, subject.groups, folds(subject.groups, seed, _FOLDS_OF_TABLES), seed)
 
 
 def _calibration(subject: Subject, mpps: Floats, guess: Floats) -> ConformalCalibration:

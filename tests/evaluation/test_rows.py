@@ -1,7 +1,6 @@
 """Rows of a measured table are predicted from memory and accelerator, each trained apart."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -10,7 +9,7 @@ import pytest
 
 from slomo.compose.uncertain import LEVELS, composed_values, quantile
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
-from slomo.evaluation.rows import best_family, predict_rows
+from slomo.evaluation.rows import predict_rows
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.service_time import ServiceTime
@@ -108,19 +107,14 @@ def test_run_to_completion_adds_times_and_counts_the_base_once(trained: NFModel,
     assert 1 / based.throughput_mpps == pytest.approx(1 / based.memory_mpps + 0.5)
 
 
-def test_the_family_is_chosen_by_the_training_rows(trained: NFModel, tmp_path: Path) -> None:
-    """Unless told otherwise, the family with the smallest error in cross-validation answers."""
-    errors = {name: scores["mape_percent"] for name, scores in trained.manifest["cross_validation"].items()}
-    best = min(errors, key=lambda name: errors[name])
-    assert best_family(trained) == best == predict_rows(trained, table(tmp_path)).model
+def test_the_default_of_training_answers(trained: NFModel, tmp_path: Path) -> None:
+    """Unless told otherwise, the family that training chose answers, as everywhere; it has no forced shape."""
+    assert predict_rows(trained, table(tmp_path)).model == trained.chosen == "slomo-gbr"
     assert predict_rows(trained, table(tmp_path), family="mean").model == "mean"
-    alike = {name: {"mape_percent": 0.0} for name in reversed(errors)}  # as where throughput never changes
-    equals = replace(trained, manifest={"cross_validation": alike})
-    assert best_family(equals) == "slomo-xgb"
 
 
 def test_tables_without_what_is_read_are_refused(trained: NFModel, tmp_path: Path) -> None:
-    """A table without match density, or a model never cross-validated, is an error, not a number."""
+    """A table without match density is an error, not a number."""
     columns = {name: column for name, column in MAPPING["columns"].items() if name not in ("density", "rival")}  # type: ignore[attr-defined]
     path = tmp_path / "bare.csv"
     path.write_text("car,occ,density,rival,mpps\n1,1,1,1,0.9\n", encoding="utf-8")
@@ -129,8 +123,6 @@ def test_tables_without_what_is_read_are_refused(trained: NFModel, tmp_path: Pat
         predict_rows(trained, bare, LINE)
     with pytest.raises(MissingMetricError, match="match_density"):
         service_time_of(bare)
-    with pytest.raises(UnsupportedPredictionError, match="cross-validated"):
-        best_family(replace(trained, manifest={}))
 
 
 def test_the_slower_of_two_that_vary_is_slower_than_either() -> None:

@@ -1,4 +1,4 @@
-"""Trained sensitivity models that need numpy alone: trees, lines and curves over one metric, constants.
+"""Trained sensitivity models that need numpy alone: trees, lines and curves over one metric, constants, averages.
 
 SLOMO (SIGCOMM'20) section 4.1 for the trees; Dobrescu et al. (NSDI'12) section 5 and Bubble-Up (MICRO'11) section 4
 for models of one metric.
@@ -6,6 +6,7 @@ for models of one metric.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeGuard
 
 import numpy as np
@@ -26,6 +27,8 @@ from slomo.plugins import load_plugin, plugins
 
 #: Entry points under which other packages register readers of their own kinds of models.
 GROUP = "slomo.model_kinds"
+#: Name of the family, and kind of the model, that is a weighted mean of others.
+AVERAGED = "averaged"
 #: Output of an ensemble: throughput itself, or its share of solo throughput.
 Response = Literal["throughput", "relative throughput"]
 
@@ -147,6 +150,66 @@ class ConstantSensitivity(Stored, kind="constant"):
         return np.full(len(vectors), self.solo_mpps)
 
 
+@dataclass(frozen=True, eq=False)
+class AveragedSensitivity:
+    """The weighted mean of some of one NF's other models; only the weights are stored.
+
+    Examples
+    --------
+    >>> slow, fast = ConstantSensitivity("slow", 1.0), ConstantSensitivity("fast", 3.0)
+    >>> averaged = AveragedSensitivity({"slow": slow, "fast": fast}, {"slow": 0.25, "fast": 0.75})
+    >>> averaged.predict_mpps(np.zeros((1, 0))).tolist()
+    [2.5]
+    """
+
+    #: The averaged models by family, and the weight of each, above 0; the sum is 1.
+    models: Mapping[str, SensitivityModel]
+    weights: Mapping[str, float]
+    name: ClassVar[str] = AVERAGED
+    composition: ClassVar[CompositionKind] = "pressure"
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """Every column that one of the averaged models reads."""
+        return tuple(dict.fromkeys(name for model in self.models.values() for name in model.feature_names))
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
+        mpps = np.zeros(len(vectors))
+        for family, model in self.models.items():
+            columns = [self.feature_names.index(name) for name in model.feature_names]
+            mpps = mpps + self.weights[family] * model.predict_mpps(vectors[:, columns])
+        return mpps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready mapping without the averaged models, which are stored beside it."""
+        return {"kind": AVERAGED, "weights": dict(self.weights)}
+
+
+def averaged_from_dict(data: Mapping[str, Any], models: Mapping[str, SensitivityModel]) -> AveragedSensitivity:
+    """Return the weighted mean of `models` that a mapping describes.
+
+    Raises ConfigurationError for weights of models that are not there, or that are no shares of 1.
+
+    Examples
+    --------
+    >>> averaged_from_dict({"weights": {"linear": 1.0}}, {})
+    Traceback (most recent call last):
+    slomo.errors.ConfigurationError: model 'averaged': weights of linear, needed some of none, above 0 with sum 1
+    hint: the file was damaged or not written by slomo; train the model again
+    """
+    weights = convert(data.get("weights"), dict[str, float], "weights of model 'averaged'", HINT)
+    there = [name for name in models if name != AVERAGED]
+    shares = min(weights.values(), default=0.0) > 0.0 and abs(sum(weights.values()) - 1.0) < 1e-9
+    if not (shares and set(weights) <= set(there)):
+        raise ConfigurationError(
+            f"model '{AVERAGED}': weights of {', '.join(weights)}, "
+            f"needed some of {', '.join(there) or 'none'}, above 0 with sum 1",
+            hint=HINT,
+        )
+    return AveragedSensitivity({name: models[name] for name in weights}, weights)
+
+
 def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) -> SensitivityModel:
     """Return the model that a mapping describes; trees of xgboost are in `source`.
 
@@ -177,7 +240,7 @@ def is_known_kind(kind: object) -> TypeGuard[str]:
     >>> is_known_kind("linear"), is_known_kind("crystal ball")
     (True, False)
     """
-    return isinstance(kind, str) and (kind == "trees" or kind in _READERS or kind in plugins(GROUP))
+    return isinstance(kind, str) and (kind in ("trees", AVERAGED) or kind in _READERS or kind in plugins(GROUP))
 
 
 class _StoredTrees(Struct):

@@ -2,7 +2,7 @@
 
 A table measured elsewhere contains the counters available there. No column is known to be additive or harmful: extra
 trees (Geurts et al., Machine Learning 63, 2006), boosted trees (xgboost) and a plane use them all. They are fitted only
-to imported tables, in addition to the other families, and cross-validation chooses.
+to imported tables, in addition to the other families, and averaged with them (`slomo.training.averaging`).
 """
 
 from collections.abc import Sequence
