@@ -79,11 +79,12 @@ def _answer(case: _Case, ends: tuple[float, float]) -> LatencyPrediction:
     verdict, reasons = latency.check(float(busy[0]), offered / float(busy[0]))
     if verdict is Verdict.UNSUPPORTED:
         return replace(nothing, reasons=reasons)
+    slowdown = np.log(latency.solo_mpps * busy[:1] / offered)
     times = {name: values.tolist() for name, values in latency.predict_us(busy, offered / busy).items()}
     bounded = bool(busy[1] <= latency.loads[1] + LOAD_SLACK)
     intervals = {}
     for name, (middle, slower, faster) in times.items():
-        scatter = float(latency.curves[name].half_width(busy[:1], case.coverage)[0])
+        scatter = float(latency.curves[name].half_width(busy[:1], slowdown, case.coverage)[0])
         # two independent errors: that of the throughput, and the scatter of a measurement
         down, up = math.hypot(scatter, math.log(middle / faster)), math.hypot(scatter, math.log(slower / middle))
         high = middle * math.exp(up) if bounded and math.isfinite(up) else None

@@ -124,10 +124,10 @@ def _curve(basis: Floats, factor: Floats, load: Floats, fold: NDArray[np.int64])
         weights = _weights(basis[seen], response[seen])
         return lambda left_out: basis[left_out] @ weights
 
-    away = np.abs(response - held_out(fit, fold))
+    away, slower = np.abs(response - held_out(fit, fold)), basis[:, -1]
     judged = np.isfinite(away)
-    scale = _scale(load[judged], away[judged])
-    scores = np.sort(away[judged] / error_scale(scale, load[judged]))
+    scale = _scale(load[judged], slower[judged], away[judged])
+    scores = np.sort(away[judged] / error_scale(scale, load[judged], slower[judged]))
     return LatencyCurve(_weights(basis, response), scores, scale)
 
 
@@ -142,10 +142,14 @@ def _weights(basis: Floats, response: Floats) -> Floats:
     return weights
 
 
-def _scale(load: Floats, away: Floats) -> Floats:
-    """Return the size of the latency model's errors: a constant part, and a part that grows with load."""
-    coefficients, _ = nnls(np.column_stack([np.ones_like(load), busyness(load)]), away)
-    return np.array([max(float(coefficients[0]), _LEAST_ERROR), float(coefficients[1])])
+def _scale(load: Floats, slower: Floats, away: Floats) -> Floats:
+    """Return the size of the latency model's errors: a constant part, and parts that grow with load and slowdown.
+
+    The hardest settings are the hardest to predict: without the last part, their errors widen all intervals.
+    """
+    coefficients, _ = nnls(np.column_stack([np.ones_like(load), busyness(load), np.maximum(slower, 0.0)]), away)
+    scale: Floats = np.maximum(coefficients, [_LEAST_ERROR, 0.0, 0.0])
+    return scale
 
 
 def _knots(load: Floats) -> Floats:

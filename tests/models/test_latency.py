@@ -70,7 +70,7 @@ def test_intervals_hold_new_runs(model):
     generator = np.random.default_rng(5)
     load, possible = generator.uniform(0.2, 0.9, 400), generator.uniform(1.0, 4.0, 400)
     measured = queue(load, possible)["p95"] * np.exp(generator.normal(0.0, 0.05, 400))
-    width = model.curves["p95"].half_width(load, 0.9)
+    width = model.curves["p95"].half_width(load, np.log(4.0 / possible), 0.9)
     inside = np.abs(np.log(measured / model.predict_us(load, possible)["p95"])) <= width
     assert 0.80 <= inside.mean() <= 0.99
 
@@ -105,9 +105,9 @@ def test_too_few_runs_or_loads_make_no_model(keep):
 
 def test_with_too_few_scores_there_is_no_width(model):
     """30 runs cannot promise 99.9 %: the interval is endless, and 100 % is refused."""
-    assert np.isinf(model.curves["p95"].half_width(np.array([0.5]), 0.999)).all()
+    assert np.isinf(model.curves["p95"].half_width(np.array([0.5]), np.zeros(1), 0.999)).all()
     with pytest.raises(InvalidValueError, match="coverage"):
-        model.curves["p95"].half_width(np.array([0.5]), 1.0)
+        model.curves["p95"].half_width(np.array([0.5]), np.zeros(1), 1.0)
 
 
 def test_saved_and_loaded_it_says_the_same(model):

@@ -24,7 +24,7 @@ def timed(library):
     """Make a library in which 'lpm' has a latency model: latency is the time per packet over 1 - load."""
     scores = np.arange(1, 40) / 400.0
     curves = {
-        name: LatencyCurve(np.array([np.log(times), 1.0, 0.0]), scores, np.array([1.0, 0.0]))
+        name: LatencyCurve(np.array([np.log(times), 1.0, 0.0]), scores, np.array([1.0, 0.0, 1.0]))
         for name, times in (("p50", 1.0), ("p95", 3.0), ("p99", 4.0))
     }
     model = library.find("lpm", MACHINE)
@@ -55,13 +55,14 @@ def test_neighbours_raise_load_and_latency(timed):
 
 
 def test_intervals_contain_the_error_of_the_throughput(timed):
-    """Beside others the interval is wider, in proportion, than alone, and both contain the prediction."""
+    """Alone it is as wide as the curve's errors, beside others wider, in proportion; both contain the prediction."""
     widths = []
     for beside in ((), ("stats",)):
         latency = latency_of(timed, 2.5, beside)
         low, high = latency.intervals_us["p95"]
         assert low < latency.percentiles_us["p95"] < high
         widths.append(high / low)
+    assert np.log(widths[0]) == pytest.approx(2.0 * 36 / 400, rel=1e-2)
     assert widths[1] > widths[0]
 
 

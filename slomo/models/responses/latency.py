@@ -38,22 +38,23 @@ class LatencyCurve(Stored):
     weights: Floats
     #: Held-out errors of the logarithm divided by their scale, ascending, shape (n,).
     scores: Floats
-    #: Scale of errors: a constant part, and one that grows with -ln(1 - load), shape (2,).
+    #: Scale of errors: a constant part, one that grows with -ln(1 - load), and one that grows with the logarithm of the
+    #: slowdown (absent in models trained before 29 November 2026), shape (3,) or (2,).
     scale: Floats
 
-    def half_width(self, load: Floats, coverage: float) -> Floats:
-        """Return half the width of the interval of latency's natural logarithm, at each load."""
+    def half_width(self, load: Floats, slower: Floats, coverage: float) -> Floats:
+        """Return half the width of the interval of latency's natural logarithm, at each load and log slowdown."""
         rank = conformal_rank(len(self.scores), coverage)
         if rank > len(self.scores):
             return np.full(np.shape(load), np.inf)
-        width: Floats = self.scores[rank - 1] * error_scale(self.scale, load)
+        width: Floats = self.scores[rank - 1] * error_scale(self.scale, load, slower)
         return width
 
     def fits(self, knots: int) -> bool:
         """Return whether the curve has `knots` knots, never falls, and has its errors in order."""
         weights, scores, scale = self.weights, self.scores, self.scale
         rising = weights.shape == (knots + 1,) and (weights[1:-1] >= 0).all() and weights[-1] >= -1.0
-        positive = scale.shape == (2,) and (scale >= 0).all() and (scores >= 0).all()
+        positive = scale.shape in ((2,), (3,)) and (scale >= 0).all() and (scores >= 0).all()
         return bool(rising and positive and scores.ndim == 1 and (np.diff(scores) >= 0).all())
 
 
@@ -142,9 +143,15 @@ def busyness(load: Floats) -> Floats:
     return result
 
 
-def error_scale(scale: Floats, load: Floats) -> Floats:
-    """Return the scale of the errors of latency's logarithm, which grows with load."""
-    result: Floats = scale[0] + scale[1] * busyness(load)
+def error_scale(scale: Floats, load: Floats, slower: Floats) -> Floats:
+    """Return the scale of the errors of latency's logarithm, which grows with load and with the slowdown's logarithm.
+
+    Examples
+    --------
+    >>> error_scale(np.array([0.1, 0.0, 0.5]), np.array([0.5]), np.array([0.2])).round(6).tolist()
+    [0.2]
+    """
+    result: Floats = scale[0] + scale[1] * busyness(load) + scale[2:].sum() * np.maximum(slower, 0.0)
     return result
 
 
