@@ -9,12 +9,11 @@ import pytest
 
 from slomo.errors import InvalidValueError, UsageError
 from slomo.profiling.adaptive.campaign import AdaptivePlan, adaptive_plan, refuse_replicates, run_adaptive
-from slomo.profiling.adaptive.choice import Choice, coordinates
 from slomo.profiling.adaptive.design import AdaptiveDesign
 from slomo.profiling.adaptive.noise import estimate_noise
 from slomo.profiling.adaptive.outcome import AdaptiveSettings, Reason
 from slomo.profiling.campaign.run import IncompleteCampaignError
-from slomo.profiling.plans.designs import grid, sobol
+from slomo.profiling.plans.designs import grid
 from slomo.profiling.plans.plan import PlannedRun
 from slomo.records.run import RunRecord, TenantSample
 from slomo.testing.builders import TOY_MACHINE, ToyTestbed, toy_plan
@@ -73,12 +72,10 @@ def test_opening_fills_the_space_and_repeats_two_settings() -> None:
     assert len({run.colocation.key for run in runs}) == 17
 
 
-def test_every_new_setting_is_the_farthest_from_those_before() -> None:
-    """Where no noise asks for repeats, a profile fills the space: the settings do not depend on what was measured."""
+def test_new_settings_are_taken_in_order() -> None:
+    """Where no noise asks for repeats, settings do not depend on what was measured: any budget takes the first ones."""
     design = finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=32))
-    choice = Choice(grid(), design.settings.seed)
-    farthest = [choice.points[number].competitors for number in choice.farthest(29, ())]
-    assert [place.competitors for place in design.colocations[1:]] == farthest
+    assert [place.competitors for place in design.colocations[1:]] == [each.competitors for each in design.pool[:29]]
 
 
 def test_the_target_error_ends_the_design_before_the_budget() -> None:
@@ -111,7 +108,7 @@ def test_a_target_below_the_noise_floor_stops_at_the_floor_and_says_so() -> None
 def test_noise_is_answered_by_repeats() -> None:
     """A noisy network function is asked to repeat more settings than a quiet one."""
     settings = AdaptiveSettings(1e-4, budget=32)
-    repeats = [32 - finished(testbed, settings).outcome().settings for testbed in (ToyTestbed(), NoisyToy(0.1))]
+    repeats = [32 - finished(testbed, settings).outcome().settings for testbed in (ToyTestbed(), NoisyToy(0.2))]
     assert repeats[0] == 2
     assert repeats[1] > 3
 
@@ -139,21 +136,6 @@ def test_open_questions_are_asked_again() -> None:
     runs = design.ask()
     design.tell(runs[0], ToyTestbed().run(runs[0].colocation))
     assert design.ask() == runs[1:]
-
-
-def test_the_dearer_of_two_equal_settings_is_avoided() -> None:
-    """Where runs with many competitors cost a hundred times more, fewer of them are asked for."""
-
-    def instances(cost: float) -> float:
-        design = AdaptiveDesign(
-            LPM, TOY_MACHINE, AdaptiveSettings(1e-6, budget=31), lambda c: 1.0 + cost * (len(c.competitors) > 3)
-        )
-        while runs := design.ask():
-            for run in runs:
-                design.tell(run, ToyTestbed().run(run.colocation))
-        return float(np.mean([len(place.competitors) > 3 for place in design.colocations[17:]]))
-
-    assert instances(100.0) < instances(0.0)
 
 
 def test_a_killed_campaign_resumes_to_the_same_dataset(tmp_path: Path) -> None:
@@ -192,13 +174,6 @@ def test_fixed_replicates_are_refused() -> None:
     """An adaptive design decides itself what to repeat."""
     with pytest.raises(UsageError, match="replicates is 3"):
         refuse_replicates(3)
-
-
-def test_coordinates_lie_between_zero_and_one() -> None:
-    """Every setting of the Sobol design has coordinates from 0 to 1, more pressure meaning more."""
-    points = coordinates(sobol(64, seed=3))
-    assert points.min() >= 0.0
-    assert points.max() <= 1.0 + 1e-9
 
 
 def test_noise_is_pooled_over_settings() -> None:
@@ -263,10 +238,9 @@ def test_a_contradiction_is_measured_again_and_said() -> None:
 
 
 def test_settings_are_those_of_the_grid() -> None:
-    """Nothing but points of the grid is asked for, the ends of every knob among the first."""
+    """Without other settings, points of the grid are asked for, each once, with many and few competitors."""
     points = {point.competitors for point in grid()}
-    places = finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=24)).colocations[1:]
-    assert {place.competitors for place in places} <= points
-    sizes = {place.competitors[0].configuration["data_size_mib"] for place in places[:16]}
-    assert {0.5, 64} <= sizes
-    assert {1, 7} <= {len(place.competitors) for place in places[:16]}
+    places = [place.competitors for place in finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=24)).colocations[1:]]
+    assert set(places) <= points
+    assert len(set(places)) == len(places)
+    assert {1, 7} <= {len(place) for place in places[:16]}

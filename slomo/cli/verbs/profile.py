@@ -46,8 +46,8 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
     default="sources",
     metavar="DESIGN",
     help="Design of the pressure settings: sources (cache, I/O and memory in turn), farthest (the five "
-    "of these that differ most, then others), grid, slomo-grid (as published), sobol, adaptive (settings far "
-    "from each other, until the error is small), or link (all memory on the other socket, for ranking metrics).",
+    "of these that differ most, then others), grid, slomo-grid (as published), sobol, adaptive (those of "
+    "`sources` in turn, until the error is small), or link (all memory on the other socket, for ranking metrics).",
 )
 @click.option(
     "--runs",

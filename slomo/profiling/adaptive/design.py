@@ -1,8 +1,9 @@
 """An adaptive design: it says which run to make next, records results, and stops when the model is good enough.
 
-SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here every new setting is the one
-farthest from all measured ones (Kennard and Stone, 1969). Settings on which models disagree (query by committee) were
-no better on average, and much worse in one draw. A setting is repeated if its noise exceeds the model's error. The next
+SLOMO (SIGCOMM'20, section 4.1) sweeps a grid of 588 runs per network function. Here settings are taken in the order of
+a Sobol sequence, of which any number of points fills the space. Settings farthest from all measured ones (Kennard and
+Stone, 1969) lie at the ends of the ranges and tell little about those between; settings on which models disagree (query
+by committee) were much worse in one draw. A setting is repeated if its noise exceeds the model's error. The next
 requests do not depend on the order of results within a batch, so an interrupted campaign resumes identically.
 """
 
@@ -13,8 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.models.base import Floats
-from slomo.profiling.adaptive.choice import Choice
 from slomo.profiling.adaptive.contradictions import RESOURCES, contradictions
 from slomo.profiling.adaptive.noise import Noise, estimate_noise
 from slomo.profiling.adaptive.outcome import AdaptiveOutcome, AdaptiveSettings, Reason
@@ -61,18 +60,19 @@ class AdaptiveDesign:
     machine: str
     #: Target error, budget, seed.
     settings: AdaptiveSettings = field(default_factory=AdaptiveSettings)
-    #: Expected time of a co-location [s]; of two settings that teach the same the cheaper is asked for.
+    #: Expected time of a co-location [s].
     cost_s: Callable[[Colocation], float] | None = None
-    #: Settings to choose from; those of the grid by default. Campaigns give those of design `sources`, whose pressure
-    #: is spread evenly from gentle to saturating.
+    #: Settings, of which any number from the first fills the space; those of the grid in random order by default.
+    #: Campaigns give those of design `sources`, whose pressure is spread evenly from gentle to saturating.
     pool: Design = ()
 
     def __post_init__(self) -> None:
-        self._choice = Choice(self.pool or grid(instances=self.settings.instances), self.settings.seed)
-        self.pool = self._choice.points
+        if not self.pool:
+            points = grid(instances=self.settings.instances)
+            order = np.random.default_rng(self.settings.seed).permutation(len(points))
+            self.pool = tuple(points[number] for number in order)
         self._records: dict[tuple[str, int], RunRecord] = {}
         self._asked: list[PlannedRun] = []
-        self._point_of = {self._place(point).key: number for number, point in enumerate(self._choice.points)}
         self._assessed: tuple[int, Assessment | None] = (-1, None)
         self._exhausted = False
 
@@ -111,9 +111,9 @@ class AdaptiveDesign:
         return [self._records[run_key] for key in keys for run_key in sorted(self._records) if run_key[0] == key]
 
     def opening(self) -> list[PlannedRun]:
-        """Return the first batch of runs: alone twice, and settings far from each other."""
+        """Return the first batch of runs: alone twice, and the first settings, one of them twice."""
         alone = Colocation(self.machine, self.target)
-        first = [self._place(self._choice.points[number]) for number in self._choice.farthest(START, ())]
+        first = [self._place(point) for point in self.pool[:START]]
         runs = [self._run(alone, 0), *(self._run(place, 0) for place in first)]
         runs[2:2] = [self._run(alone, 1), self._run(first[0], 1)]
         return runs[: self.settings.budget]
@@ -167,17 +167,15 @@ class AdaptiveDesign:
         once = [key for key in self._contradictory() if len(self._throughputs()[key]) == 1]
         chosen = [self._again(key) for key in once[:count]]
         doubt = {key: share for key, share in self._noise().doubt(self._throughputs()).items() if key not in once}
-        worth = 1.0 / np.sqrt(self._relative_costs())
-        taken = [self._point_of[place.key] for place in self.colocations if place.key in self._point_of]
+        taken = set(self.colocations)
+        new = iter([place for place in map(self._place, self.pool) if place not in taken])
         while len(chosen) < count:
-            best = next(iter(self._choice.farthest(1, taken, worth)), None)
             noisiest = max(doubt, key=lambda key: doubt[key], default=None)
             repeats = (
                 len(chosen) % BATCH >= NEW_SETTINGS and noisiest is not None and doubt[noisiest] > self._model_error()
             )
-            if best is not None and not repeats:
-                chosen.append(self._run(self._place(self._choice.points[best]), 0))
-                taken.append(best)
+            if not repeats and (place := next(new, None)) is not None:
+                chosen.append(self._run(place, 0))
             elif noisiest is not None:
                 chosen.append(self._again(noisiest))
                 del doubt[noisiest]
@@ -216,13 +214,6 @@ class AdaptiveDesign:
 
     def _noise(self) -> Noise:
         return estimate_noise(self._throughputs().values())
-
-    def _relative_costs(self) -> Floats:
-        if self.cost_s is None:
-            return np.ones(len(self._choice.points))
-        costs = np.array([max(self.cost_s(self._place(point)), 1e-9) for point in self._choice.points])
-        relative: Floats = costs / costs.mean()
-        return relative
 
     def _assessment(self) -> Assessment | None:
         """Return the held-out error over all results so far."""
