@@ -9,7 +9,7 @@ import msgspec
 
 from slomo.errors import InvalidValueError
 from slomo.service.door.agent_bodies import AgentReport
-from slomo.service.metrics import Gauge
+from slomo.service.metrics import Gauge, plain
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -68,17 +68,11 @@ class Agents:
         ages = [self._clock() - at_s for at_s, _ in reports.values()]
         blank = sum(item.counters is None for _, report in reports.values() for item in report.tenants)
         refusals = sum(len(report.enforcement.refusals) for _, report in reports.values() if report.enforcement)
-        yield "slomo_agents", "Nodes whose agent has reported.", (), {(): float(len(reports))}
-        yield (
-            "slomo_agent_oldest_report_seconds",
-            "Since the agent silent for longest.",
-            (),
-            {(): max(ages, default=0.0)},
-        )
+        yield plain("slomo_agents", "Nodes whose agent has reported.", len(reports))
+        yield plain("slomo_agent_oldest_report_seconds", "Since the agent silent for longest.", max(ages, default=0.0))
         yield "slomo_tenant_counter", "Latest counters, in the metric's unit.", ("node", "tenant", "metric"), counters
-        yield "slomo_tenants_without_counters", "Tenants that no agent could count.", (), {(): float(blank)}
-        text = "Settings of nodes' plans that agents did not carry out."
-        yield "slomo_agent_refusals", text, (), {(): float(refusals)}
+        yield plain("slomo_tenants_without_counters", "Tenants that no agent could count.", blank)
+        yield plain("slomo_agent_refusals", "Settings of nodes' plans that agents did not carry out.", refusals)
 
 
 def _told(node: str, entry: tuple[float, AgentReport], now_s: float) -> dict[str, Any]:

@@ -9,12 +9,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from slomo.equilibrium.lanes import never_compiling
 from slomo.placement.feasibility.mixes import Host, host_of
@@ -33,7 +33,7 @@ from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.service import KubernetesRoom
 from slomo.service.kubernetes.watch import check_address
 from slomo.service.lasting import lasting
-from slomo.service.metrics import Gauge, Metrics
+from slomo.service.metrics import Gauge, Metrics, plain
 from slomo.service.one_more import OneMore, one_more
 from slomo.service.servers import RunningServer, placed, promises
 from slomo.service.settings import ServiceSettings
@@ -42,9 +42,6 @@ from slomo.service.state.cluster_store import ClusterStore
 from slomo.service.state.store import Store
 from slomo.service.tracing import Tracer
 from slomo.vocabulary.defaults import DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
 
 Result = TypeVar("Result")
 _AUDIT = logging.getLogger("slomo.service.audit")
@@ -56,10 +53,7 @@ MOST_PLACED_SERIES = 500
 
 
 class Service:
-    """Models, state, jobs and metrics of one service.
-
-    Raises ConfigurationError or StoreError for models, state, cluster or tokens that cannot be read.
-    """
+    """Models, state, jobs and metrics of one service."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
@@ -91,7 +85,6 @@ class Service:
             self.cluster_store.exchange_models(self.outcomes.factors())
             self.kubernetes.exchange_models(self.cluster_store.factors)
         self.host = HostRoom.of(settings, lambda: self.model_store.answers.library)
-        self.started = time.monotonic()
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="slomo-ask")
         self._writers = ThreadPoolExecutor(MOST_WRITERS, thread_name_prefix="slomo-write")
         self._jobs: Jobs | None = None
@@ -135,10 +128,8 @@ class Service:
 
     async def servers(self) -> list[RunningServer]:
         """Return the servers and their tenants; with a watched Kubernetes cluster, its nodes and pods."""
-        if self.kubernetes.is_on:
-            self._servers = (
-                await self.kubernetes.running.servers()
-            )  # on the event loop, on which events change the view
+        if self.kubernetes.is_on:  # on the event loop, on which events change the view
+            self._servers = await self.kubernetes.running.servers()
         elif self.cluster_store.has_cluster:
             self._servers = await self.aside(self._placed)
         else:
@@ -157,11 +148,8 @@ class Service:
         if self.kubernetes.is_on:
             nodes = self.kubernetes.view.nodes.items()
             return {name: node.host for name, node in nodes if node.host is not None}
-        return (
-            {item.name: host_of(item) for item in self.cluster_store.placer.cluster.servers}
-            if self.cluster_store.has_cluster
-            else {}
-        )
+        servers = self.cluster_store.placer.cluster.servers if self.cluster_store.has_cluster else ()
+        return {item.name: host_of(item) for item in servers}
 
     def one_more(self, need: PodNeed, server: RunningServer, servers: list[RunningServer]) -> OneMore:
         """Predict a server with one more network function, in a way that does not delay the Kubernetes scheduler."""
@@ -196,10 +184,7 @@ class Service:
                 await self.aside(give_memory_back)
 
     async def learn_mixes(self) -> None:
-        """While the service is idle, predict likely mixes in advance and keep the results.
-
-        Only this task compiles code; until it has, requests are answered in numpy.
-        """
+        """While the service is idle, predict likely mixes in advance; only this task compiles code."""
         learned = ""
         while True:
             answers = self.model_store.answers
@@ -267,21 +252,17 @@ class Service:
         self._pool.shutdown(wait=True)
         self.store.close()
 
-    def backup(self, target: Path) -> None:
-        """Copy the state file while the service uses it."""
-        self.store.backup(target)
-
     def _gauges(self) -> Iterable[Gauge]:
         answers = self.model_store.answers
-        yield "slomo_up", "1 while the service answers.", (), {(): 1.0}
-        yield "slomo_ready", "1 while the service could answer everything.", (), {(): float(not self.faults())}
+        yield plain("slomo_up", "1 while the service answers.", 1.0)
+        yield plain("slomo_ready", "1 while the service could answer everything.", not self.faults())
         age = time.time() - self.model_store.loaded_at_s
-        yield "slomo_model_age_seconds", "Since the models in force were loaded.", (), {(): max(age, 0.0)}
-        yield "slomo_models_loaded", "Models in force.", (), {(): float(len(answers.library))}
-        yield "slomo_predictions_batched", "Questions answered together.", (), {(): float(answers.question_count)}
-        yield "slomo_cluster_revision", "Changes of the cluster so far.", (), {(): float(self.cluster_store.revision)}
-        opened = float(self.store.read(journal.open_receipts))
-        yield "slomo_receipts_open", "Changes that could still be undone.", (), {(): opened}
+        yield plain("slomo_model_age_seconds", "Since the models in force were loaded.", max(age, 0.0))
+        yield plain("slomo_models_loaded", "Models in force.", len(answers.library))
+        yield plain("slomo_predictions_batched", "Questions answered together.", answers.question_count)
+        yield plain("slomo_cluster_revision", "Changes of the cluster so far.", self.cluster_store.revision)
+        opened = self.store.read(journal.open_receipts)
+        yield plain("slomo_receipts_open", "Changes that could still be undone.", opened)
         errors = self.outcomes.errors()
         ratios = {key: ratio for key, (ratio, _) in list(errors.items())[:MOST_PLACED_SERIES]}
         text = "Observed over predicted throughput, running mean."
@@ -345,14 +326,13 @@ def _running(servers: list[RunningServer]) -> Iterable[Gauge]:
     yield "slomo_predicted_slowdown_ratio", "Worst predicted slowdown of what runs.", names, slowdown
     text = "Promises of what runs, by whether they hold: kept, broken, unjudged."
     yield "slomo_promises", text, ("state",), {(state,): float(count) for state, count in states.items()}
-    broken = float(states["broken"])
-    yield "slomo_slo_violation_predicted", "Running network functions whose promise may break.", (), {(): broken}
-    yield "slomo_series_left_out", "Running network functions beyond the bound on series.", (), {(): float(left_out)}
-    used = float(sum(bool(server.tenants) for server in servers))
-    yield "slomo_servers_used", "Servers on which something runs.", (), {(): used}
-    yield "slomo_servers", "Servers there are.", (), {(): float(len(servers))}
-    running = float(sum(len(server.tenants) for server in servers))
-    yield "slomo_network_functions_running", "Network functions that run.", (), {(): running}
+    text = "Running network functions whose promise may break."
+    yield plain("slomo_slo_violation_predicted", text, states["broken"])
+    yield plain("slomo_series_left_out", "Running network functions beyond the bound on series.", left_out)
+    counts = [len(server.tenants) for server in servers]
+    yield plain("slomo_servers_used", "Servers on which something runs.", sum(map(bool, counts)))
+    yield plain("slomo_servers", "Servers there are.", len(counts))
+    yield plain("slomo_network_functions_running", "Network functions that run.", sum(counts))
 
 
 def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
@@ -386,16 +366,12 @@ def make_app(service: Service, operations: Iterable[Operation]) -> "FrontDoor":
 
 
 class FrontDoor:
-    """The ASGI application: routes each path to its endpoint, which answers and reports errors itself.
-
-    `app`: ASGI application for all other paths, which also handles the service's lifespan. `endpoints`: path -> ASGI
-    application.
-    """
+    """The ASGI application: finds the endpoint of a path without parameters itself, all others by `app`."""
 
     def __init__(self, app: Starlette, endpoints: Mapping[str, Any]) -> None:
         self._app, self._endpoints = app, endpoints
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or handle the ASGI lifespan of the service."""
         if scope["type"] == "http":
             endpoint = self._endpoints.get(scope["path"])

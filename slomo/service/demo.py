@@ -4,6 +4,7 @@ The models ship with slomo (`make demo-models` trains them) and are unpacked onc
 """
 
 import contextlib
+import functools
 import hashlib
 import lzma
 import os
@@ -13,8 +14,7 @@ import zipfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -24,11 +24,9 @@ from slomo.host.places import cache_directory
 from slomo.models.library import ModelLibrary
 from slomo.records.shipped import own_folder, shipped_folder
 from slomo.service.api.cluster import as_request
+from slomo.service.api.work import record
+from slomo.service.application import Service
 from slomo.service.door.bodies import Observation, PlacementRequest
-from slomo.service.state import journal
-
-if TYPE_CHECKING:
-    from slomo.service.application import Service
 
 #: Number of requests of the demonstration, and of servers of each machine type.
 REQUESTS, SERVERS = 90, 14
@@ -67,10 +65,7 @@ def demo_models(say: Say) -> Path:
 
 
 def trained(say: Say) -> ModelLibrary:
-    """Train models on the shipped datasets and return them.
-
-    Raises ConfigurationError if the datasets are missing.
-    """
+    """Train models on the shipped datasets and return them."""
     from slomo.records.catalog import catalog
     from slomo.workflow.train import train
 
@@ -108,7 +103,7 @@ def demo_requests(names: list[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def fill(service: "Service") -> None:
+def fill(service: Service) -> None:
     """Add example servers, requests and measurements to a service without a cluster."""
     if service.cluster_store.has_cluster:
         return
@@ -120,13 +115,11 @@ def fill(service: "Service") -> None:
     service.store.write(lambda connection: service.cluster_store.place(connection, requests, "demo")).result()
     with never_compiling():  # on a new installation, compiling takes longer than all answers
         for item in demo_outcomes(service, names, library.machines[0]):
-            machine, target, predicted = service.outcomes.judge(item)
-            service.outcomes.note(item, machine, target, predicted)
-            noted = _noted(machine, target, item, predicted, service.outcomes.fingerprint(machine))
-            service.store.write(noted).result()
+            recorded = functools.partial(record, service.outcomes, item=item, judged=service.outcomes.judge(item))
+            service.store.write(recorded).result()
 
 
-def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Observation]:
+def demo_outcomes(service: Service, names: list[str], machine: str) -> list[Observation]:
     """Return invented measurements: two functions run as predicted, a third is 10 % slower."""
     dice = random.Random(3)  # noqa: S311 - a demonstration
     outcomes = []
@@ -136,15 +129,6 @@ def demo_outcomes(service: "Service", names: list[str], machine: str) -> list[Ob
             expected = service.outcomes.judge(Observation(name, 0.0, beside, machine))[2]
             outcomes.append(Observation(name, expected * factor * dice.gauss(1.0, 0.003), beside, machine))
     return outcomes
-
-
-def _noted(
-    machine: str, target: str, item: Observation, predicted_mpps: float, fingerprint: str
-) -> "Callable[[Connection], None]":
-    document = {name: getattr(item, name) for name in item.__struct_fields__}
-    return lambda connection: journal.add_observation(
-        connection, machine, target, document, predicted_mpps, fingerprint
-    )
 
 
 def _archive() -> Path | None:

@@ -26,15 +26,12 @@ def point(servers: Sequence[RunningServer], decisions: Mapping[str, float], at_s
     """Return the cluster's present figures; None for a figure without data."""
     tenants = [item for server in servers for item in server.tenants]
     shares = [item.predicted_mpps / item.solo_mpps for item in tenants if item.predicted_mpps and item.solo_mpps]
-    counts = promises(servers)
     headroom = min((server.headroom for server in servers), default=math.inf)
     return {
         "at_s": at_s,
         "servers_used": sum(bool(server.tenants) for server in servers),
         "running": len(tenants),
-        "kept": counts["kept"],
-        "broken": counts["broken"],
-        "unjudged": counts["unjudged"],
+        **promises(servers),
         "least_share": round(min(shares), 4) if shares else None,
         "median_share": round(statistics.median(shares), 4) if shares else None,
         "least_headroom": round(headroom, 4) if math.isfinite(headroom) else None,

@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -18,9 +19,6 @@ from slomo.errors import SlomoError
 from slomo.service.door.problems import Problem
 from slomo.service.state import journal
 from slomo.service.state.store import Store
-
-if TYPE_CHECKING:
-    import sqlite3
 
 #: Function that does the work of a kind of job, given the request and a progress object.
 Work = Callable[[Any, "JobProgress"], Awaitable[Any]]
@@ -100,11 +98,7 @@ class Jobs:
         store.write(lambda connection: journal.interrupt_jobs(connection, STOPPED)).result()
 
     async def accept(self, kind: str, errand: Any, key: str | None = None) -> Job:
-        """Store a job and start it; of several jobs with the same key only the first starts.
-
-        `kind`: a known kind of job. `errand`: the request as JSON values, with which the job can be resumed. `key`:
-        name that equal requests share.
-        """
+        """Store a job and start it; of several with one key only the first; `errand` is JSON, to resume the job by."""
         name = secrets.token_hex(8) if key is None else hashlib.sha256(f"{kind}\0{key}".encode()).hexdigest()[:16]
         if key is not None:
             with contextlib.suppress(Problem):

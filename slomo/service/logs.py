@@ -21,9 +21,8 @@ class RequestContext(NamedTuple):
     trace_id: str = ""
 
 
-_NOTHING = RequestContext()
 #: Context of the request that this task answers.
-CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("request", default=_NOTHING)
+CONTEXT: contextvars.ContextVar[RequestContext] = contextvars.ContextVar("request", default=RequestContext())  # noqa: B039
 
 
 def trace_of(parent: str) -> str:

@@ -79,6 +79,11 @@ class Histogram:
 Gauge = tuple[str, str, Labels, Mapping[Any, float]]
 
 
+def plain(name: str, text: str, value: float) -> Gauge:
+    """Return a gauge without labels."""
+    return name, text, (), {(): float(value)}
+
+
 class Metrics:
     """All metrics of one service."""
 

@@ -12,7 +12,7 @@ from slomo.placement.feasibility.oracle import MixVerdict
 from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.service.kubernetes.judging import NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
-from slomo.service.servers import RunningNF, RunningServer, promise
+from slomo.service.servers import RunningNF, RunningServer
 
 #: Largest number of other servers that are listed, and that are examined to find them.
 MOST_NAMED, MOST_LOOKED_AT = 5, 2000
@@ -88,7 +88,4 @@ def _mix(judge: NodeJudge, tenants: Sequence[RunningNF]) -> Signature:
 def _then(judge: NodeJudge, machine: str, item: RunningNF, verdict: MixVerdict) -> RunningNF:
     if item.workload not in verdict.rates:
         return replace(item, predicted_mpps=None, low_mpps=None, high_mpps=None)
-    mpps, low, high = verdict.rates[item.workload]
-    breach = judge.oracle.breach(machine, Piece((item.workload,), item.needed_mpps), item.workload, verdict)
-    state, why = promise(item.needed_mpps, breach)
-    return replace(item, predicted_mpps=mpps, low_mpps=low, high_mpps=high, state=state, why=why)
+    return judge.predicted(machine, item, Piece((item.workload,), item.needed_mpps), verdict)

@@ -4,16 +4,14 @@ import asyncio
 import threading
 from collections.abc import Callable
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from starlette.types import Message, Receive, Scope, Send
 
 from slomo.service.door.problems import MEDIA_TYPE, Problem, problem_of
 from slomo.service.page.frame import page
 from slomo.service.page.markup import tag
-
-if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
 
 #: Time after which a browser reloads [s].
 LOOK_AGAIN_S = 2
@@ -32,7 +30,7 @@ class Opening:
         self._closing = asyncio.Event()
         self.fault: BaseException | None = None
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or handle the ASGI lifespan."""
         if scope["type"] == "lifespan":
             await self._live(scope, receive, send)
@@ -41,7 +39,7 @@ class Opening:
         else:
             await self._wait(scope, send)
 
-    async def _live(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "lifespan.startup.complete"})
         opening = asyncio.create_task(self._open(scope))
@@ -50,7 +48,7 @@ class Opening:
         await asyncio.gather(opening, return_exceptions=True)
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _open(self, scope: "Scope") -> None:
+    async def _open(self, scope: Scope) -> None:
         """Create the service's application, and keep its lifespan open until this application's lifespan ends."""
         made: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -75,19 +73,19 @@ class Opening:
             return
         calls = iter(("lifespan.startup",))
 
-        async def receive() -> "Message":
+        async def receive() -> Message:
             kind = next(calls, None)
             if kind is None:
                 await self._closing.wait()
             return {"type": kind or "lifespan.shutdown"}
 
-        async def send(message: "Message") -> None:
+        async def send(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
                 self._app = app
 
         await app(scope, receive, send)
 
-    async def _wait(self, scope: "Scope", send: "Send") -> None:
+    async def _wait(self, scope: Scope, send: Send) -> None:
         """Answer that the process is alive, with the step for which it waits."""
         if scope["type"] != "http":
             return
@@ -95,11 +93,8 @@ class Opening:
         status, document, _ = problem_of(Problem(503, self._reason, hint="ask again soon"), "opening")
         body, kind = msgspec.json.encode(document), MEDIA_TYPE.encode()
         if scope["path"] == "/page.css":
-            status, body, kind = (
-                200,
-                resources.files("slomo.service.page").joinpath("page.css").read_bytes(),
-                b"text/css",
-            )
+            style = resources.files("slomo.service.page") / "page.css"
+            status, body, kind = 200, style.read_bytes(), b"text/css"
         elif scope["path"] == "/healthz":
             status, body, kind = 200, b'{"status":"ok"}', b"application/json"
         elif b"text/html" in accepts:

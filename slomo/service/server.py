@@ -5,7 +5,6 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 
 import uvicorn
 
@@ -37,17 +36,7 @@ def serve(
     of the service cannot be read.
     """
     _check_tls(settings)
-    with _listener(settings) as listener:
-        _serve(settings, listener, on_ready, begin, prepare)
 
-
-def _serve(
-    settings: ServiceSettings,
-    listener: socket.socket,
-    on_ready: Callable[[str], None] | None,
-    begin: Callable[[Service], None] | None,
-    prepare: Callable[[], object] | None,
-) -> None:
     def made() -> FrontDoor:
         if prepare is not None:
             prepare()
@@ -59,31 +48,32 @@ def _serve(
         gc.set_threshold(50_000, 20, 50)
         return make_app(service, OPERATIONS)
 
-    opening = None if prepare is None else Opening(made, PREPARING, lambda: setattr(server, "should_exit", True))
-    config = uvicorn.Config(
-        opening or made(),  # without `prepare`, unreadable files are reported before the first answer
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=True,
-        timeout_keep_alive=75,
-        http=guarded(EdgeLimits(body_s=settings.time_limit_s + 5.0)),
-        ws="none",
-        limit_concurrency=_connections(),
-        timeout_graceful_shutdown=5,
-        ssl_certfile=_text(settings.certificate),
-        ssl_keyfile=_text(settings.key),
-        ssl_ca_certs=_text(settings.client_ca),
-        ssl_cert_reqs=ssl.CERT_REQUIRED if settings.client_ca else ssl.CERT_NONE,
-    )
-    if on_ready is not None:
-        scheme = "https" if settings.certificate else "http"
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        on_ready(f"{scheme}://{host}:{listener.getsockname()[1]}")
-    server = uvicorn.Server(config)
-    server.run(sockets=[listener])
-    if opening is not None and opening.fault is not None:
-        raise opening.fault
+    with _listener(settings) as listener:
+        opening = None if prepare is None else Opening(made, PREPARING, lambda: setattr(server, "should_exit", True))
+        config = uvicorn.Config(
+            opening or made(),  # without `prepare`, unreadable files are reported before the first answer
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            timeout_keep_alive=75,
+            http=guarded(EdgeLimits(body_s=settings.time_limit_s + 5.0)),
+            ws="none",
+            limit_concurrency=_connections(),
+            timeout_graceful_shutdown=5,
+            ssl_certfile=settings.certificate,
+            ssl_keyfile=settings.key,
+            ssl_ca_certs=settings.client_ca,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if settings.client_ca else ssl.CERT_NONE,
+        )
+        if on_ready is not None:
+            scheme = "https" if settings.certificate else "http"
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            on_ready(f"{scheme}://{host}:{listener.getsockname()[1]}")
+        server = uvicorn.Server(config)
+        server.run(sockets=[listener])
+        if opening is not None and opening.fault is not None:
+            raise opening.fault
 
 
 def _connections() -> int:
@@ -108,10 +98,6 @@ def _check_tls(settings: ServiceSettings) -> None:
         what = f"certificate '{settings.certificate}', key '{settings.key}' or authority '{settings.client_ca}'"
         hint = "needed are PEM files that belong together, the key without a password"
         raise ConfigurationError(f"TLS cannot begin with {what}: {error}", hint=hint) from None
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _listener(settings: ServiceSettings) -> socket.socket:

@@ -101,21 +101,18 @@ def placed(placer: Placer) -> list[RunningServer]:
 
 def owned(placer: Placer, server: RunningServer) -> RunningServer:
     """Return a server of slomo's own cluster, with the requests to which its functions belong."""
-    names = _owners(placer, server.name)
-    if len(names) != len(server.tenants):  # the server has changed meanwhile
-        return server
-    tenants = (replace(item, owner=name) for item, name in zip(server.tenants, names, strict=True))
-    return replace(server, tenants=tuple(tenants))
-
-
-def _owners(placer: Placer, name: str) -> list[str]:
     at: dict[tuple[int, int], str] = {}
     for request in placer.requests:
         for piece in placer.entry(request.id)["pieces"]:
-            if piece["server"] == name:
+            if piece["server"] == server.name:
                 at |= {(piece["socket"], core): request.id for core in piece["cores"]}
-    cores = next(server.cores for server in placer.cluster.servers if server.name == name)
-    return [at.get((item.socket, item.core + item.thread * cores), "?") for item in placer.layout().get(name, ())]
+    cores = next(each.cores for each in placer.cluster.servers if each.name == server.name)
+    layout = placer.layout().get(server.name, ())
+    if len(layout) != len(server.tenants):  # the server has changed meanwhile
+        return server
+    names = [at.get((item.socket, item.core + item.thread * cores), "?") for item in layout]
+    tenants = (replace(item, owner=name) for item, name in zip(server.tenants, names, strict=True))
+    return replace(server, tenants=tuple(tenants))
 
 
 def promise(needed_mpps: float, short: Breach | AtRisk | None) -> tuple[State, str]:
@@ -125,9 +122,9 @@ def promise(needed_mpps: float, short: Breach | AtRisk | None) -> tuple[State, s
     return ("kept", "") if short is None else (short.state, short.why)
 
 
-def promises(servers: Iterable[RunningServer]) -> dict[State, int]:
+def promises(servers: Iterable[RunningServer]) -> dict[str, int]:
     """Count the promised throughputs that are kept, broken and not judged yet."""
-    counts: dict[State, int] = {"kept": 0, "broken": 0, "unjudged": 0}
+    counts: dict[str, int] = {"kept": 0, "broken": 0, "unjudged": 0}
     for server in servers:
         for item in server.tenants:
             if item.state != "none":

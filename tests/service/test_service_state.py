@@ -295,7 +295,7 @@ def test_backup_while_in_use_is_whole(tmp_path: Path) -> None:
     for number in range(200):
         futures.append(store.write(lambda c, i=number: journal.put_entries(c, {f"r{i}": {"n": i}})))  # type: ignore[misc]
         if number == 100:
-            store.backup(tmp_path / "copy.sqlite")
+            copy_state(tmp_path / "s.sqlite", tmp_path / "copy.sqlite")
     for future in futures:
         future.result()
     store.close()

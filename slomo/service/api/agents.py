@@ -2,36 +2,34 @@
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slomo.enforce.plan import EnforcementPlan
 from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.service.api.host import as_plan
+from slomo.service.application import Service
 from slomo.service.door.agent_bodies import AgentReport, NodePlan
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.state import journal
 from slomo.vocabulary.machine import load_machine
 
-if TYPE_CHECKING:
-    from slomo.service.application import Service
-
 #: Fields of a tenant that only the agent of its node can fill in.
 _OF_THE_NODE = ("process_ids", "cgroup", "control_socket")
 
 
-async def agents(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+async def agents(service: Service, call: Call) -> Answer:  # noqa: ARG001 - every handler has both
     """List the latest report of each node's agent."""
     return Answer({"agents": await service.aside(service.agents.all)})
 
 
-async def report(service: "Service", call: Call) -> Answer:
+async def report(service: Service, call: Call) -> Answer:
     """Store the report of a node's agent."""
     service.agents.tell(call.path["node"], call.body)
     return Answer({"kept": len(call.body.tenants)})
 
 
-async def plan(service: "Service", call: Call) -> Answer:
+async def plan(service: Service, call: Call) -> Answer:
     """Show the plan of settings for a node: the stored plan, or else the plan that follows from placement decisions."""
     node = call.path["node"]
 
@@ -45,11 +43,13 @@ async def plan(service: "Service", call: Call) -> Answer:
     return await service.aside(read)
 
 
-def _decided(service: "Service", node: str) -> dict[str, Any] | None:
+def _decided(service: Service, node: str) -> dict[str, Any] | None:
     """Return the plan of settings that follows from placement decisions for a server; None without decisions."""
-    placer = service.cluster_store.placer_or_none
-    server = None if placer is None else next((item for item in placer.cluster.servers if item.name == node), None)
-    if placer is None or server is None:
+    if not service.cluster_store.has_cluster:
+        return None
+    placer = service.cluster_store.placer
+    server = next((item for item in placer.cluster.servers if item.name == node), None)
+    if server is None:
         return None
     decisions = [placer.decision(item.id) for item in placer.requests]
     made = plan_from_decision(decisions, node, load_machine(server.machine_type.name))
@@ -60,7 +60,7 @@ def _decided(service: "Service", node: str) -> dict[str, Any] | None:
     return replace(made, tenants=tuple(tenants)).to_dict() if tenants else None
 
 
-async def put_plan(service: "Service", call: Call) -> Answer:
+async def put_plan(service: Service, call: Call) -> Answer:
     """Store a plan for a node; the node's agent carries it out at its next poll."""
     node, body = call.path["node"], call.body
     made = _checked(as_plan({**body.plan, "server": node}))
@@ -83,7 +83,7 @@ def _checked(made: EnforcementPlan) -> EnforcementPlan:
     return made
 
 
-async def drop_plan(service: "Service", call: Call) -> Answer:
+async def drop_plan(service: Service, call: Call) -> Answer:
     """Delete a node's plan; the node's agent then undoes the settings that it has made."""
     node = call.path["node"]
 

@@ -4,22 +4,20 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from slomo.placement.problem.request import Request
+from slomo.service.application import Service
 from slomo.service.door.bodies import Placement, PlacementRequest, Rebalance, ServersBody
 from slomo.service.door.operation import Answer, Call, LongWork, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.jobs import JobProgress
+from slomo.service.servers import RunningServer
 from slomo.service.state import journal
 from slomo.service.state.cluster_store import etag, server_documents
 from slomo.vocabulary.numbers import digits
-
-if TYPE_CHECKING:
-    from slomo.service.application import Service
-    from slomo.service.servers import RunningServer
 
 #: Duration of a stream of events, and time between two checks for changes [s].
 LASTS_S, LOOK_S = 60.0, 0.5
@@ -32,34 +30,34 @@ def as_request(body: PlacementRequest) -> Request:
     return Request.from_dict(msgspec.to_builtins(body))
 
 
-async def place(service: "Service", call: Call) -> Answer:
+async def place(service: Service, call: Call) -> Answer:
     """Place requests, or show the decisions without placing them."""
     placement: Placement = call.body
     requests = [as_request(item) for item in placement.requests]
     if placement.what_if:
-        return Answer(await service.aside(lambda: _what_if(service, requests)))
+        decisions = await service.aside(lambda: service.cluster_store.placer.what_if_all(requests))
+        told = {"decisions": [item.to_dict() for item in decisions], "what_if": True}
+        return Answer({**told, "fingerprint": service.model_store.answers.fingerprint})
     if "respond-async" in call.headers.get("prefer", ""):
         return await _place_later(service, call, placement)
     caller = call.caller.name
     answer = await service.changed(call, lambda c: service.cluster_store.place(c, requests, caller), "POST /v1/place")
-    _count(service, answer)
+    if not answer.headers.get("Idempotency-Replayed"):
+        body = msgspec.json.decode(answer.body)
+        service.metrics.decisions.add(("accepted",), body["accepted"])
+        service.metrics.decisions.add(("refused",), body["refused"])
+        service.metrics.actions.add(("place",))
     return answer
 
 
-def _what_if(service: "Service", requests: list[Request]) -> dict[str, Any]:
-    decisions = service.cluster_store.placer.what_if_all(requests)
-    fingerprint = service.model_store.answers.fingerprint
-    return {"decisions": [item.to_dict() for item in decisions], "what_if": True, "fingerprint": fingerprint}
-
-
-async def _place_later(service: "Service", call: Call, placement: Placement) -> Answer:
+async def _place_later(service: Service, call: Call, placement: Placement) -> Answer:
     service.cluster_store.placer  # noqa: B018 - refuses where there is no cluster
     errand = {"requests": msgspec.to_builtins(placement.requests), "caller": call.caller.name}
     job = await service.jobs.accept("place", errand, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
 
 
-async def place_in_batches(service: "Service", errand: dict[str, Any], progress: JobProgress) -> dict[str, int]:
+async def place_in_batches(service: Service, errand: dict[str, Any], progress: JobProgress) -> dict[str, int]:
     """Place many requests in batches; each batch is stored in one transaction with the job's progress."""
     requests = [as_request(msgspec.convert(item, PlacementRequest)) for item in errand["requests"]]
     so_far: dict[str, int] = progress.before or {"decided": 0, "accepted": 0, "refused": 0}
@@ -80,16 +78,7 @@ async def place_in_batches(service: "Service", errand: dict[str, Any], progress:
     return {name: so_far[name] for name in ("accepted", "refused")}
 
 
-def _count(service: "Service", answer: Answer) -> None:
-    if answer.headers.get("Idempotency-Replayed"):
-        return
-    body = msgspec.json.decode(answer.body)
-    service.metrics.decisions.add(("accepted",), body["accepted"])
-    service.metrics.decisions.add(("refused",), body["refused"])
-    service.metrics.actions.add(("place",))
-
-
-async def cluster(service: "Service", call: Call) -> Answer:
+async def cluster(service: Service, call: Call) -> Answer:
     """Show servers and their tenants; with a watched Kubernetes cluster, its nodes and pods."""
     if service.kubernetes.is_on:
         return Answer(_nodes(service.kubernetes.view.changes, await service.servers()))
@@ -99,7 +88,7 @@ async def cluster(service: "Service", call: Call) -> Answer:
     return Answer(await service.aside(lambda: _cluster(service)), headers={"ETag": tag})
 
 
-def _nodes(changes: int, servers: "list[RunningServer]") -> dict[str, Any]:
+def _nodes(changes: int, servers: list[RunningServer]) -> dict[str, Any]:
     """Return Kubernetes nodes in the format of servers, and their pods in the format of placed functions."""
     rows = [
         {
@@ -114,7 +103,7 @@ def _nodes(changes: int, servers: "list[RunningServer]") -> dict[str, Any]:
     return {"revision": changes, "source": "kubernetes", "servers": rows, "servers_used": used}
 
 
-def _cluster(service: "Service") -> dict[str, Any]:
+def _cluster(service: Service) -> dict[str, Any]:
     if not service.cluster_store.has_cluster:
         return {"revision": service.cluster_store.revision, "source": "own", "servers": [], "servers_used": 0}
     placer = service.cluster_store.placer
@@ -132,42 +121,41 @@ def _cluster(service: "Service") -> dict[str, Any]:
     return {"revision": service.cluster_store.revision, "source": "own", "servers": rows, "servers_used": used}
 
 
-async def add_servers(service: "Service", call: Call) -> Answer:
+async def add_servers(service: Service, call: Call) -> Answer:
     """Add servers to the cluster."""
     documents, verb = server_documents(call.body.servers), "add-servers"
     return await service.changed(call, lambda c: service.cluster_store.add_servers(c, documents), verb, verb)
 
 
-async def remove_server(service: "Service", call: Call) -> Answer:
+async def remove_server(service: Service, call: Call) -> Answer:
     """Remove an empty server from the cluster."""
     name, verb = call.path["name"], "remove-server"
     return await service.changed(call, lambda c: service.cluster_store.remove_server(c, name), f"{verb} {name}", verb)
 
 
-async def requests(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def requests(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """List the placed requests."""
-    rows = (
-        [item.to_dict() for item in service.cluster_store.placer.requests] if service.cluster_store.has_cluster else []
-    )
-    return Answer({"requests": rows}, headers={"ETag": etag(service.cluster_store.revision)})
+    store = service.cluster_store
+    rows = [item.to_dict() for item in store.placer.requests] if store.has_cluster else []
+    return Answer({"requests": rows}, headers={"ETag": etag(store.revision)})
 
 
-async def decision(service: "Service", call: Call) -> Answer:
+async def decision(service: Service, call: Call) -> Answer:
     """Show where a request is placed, and its history."""
     name = call.path["id"]
 
     def read() -> dict[str, Any]:
         history = service.store.read(lambda connection: journal.decisions(connection, 50, name))
-        placer = service.cluster_store.placer_or_none
-        placed = placer is not None and name in {item.id for item in placer.requests}
+        store = service.cluster_store
+        placed = store.has_cluster and name in {item.id for item in store.placer.requests}
         if not history and not placed:  # old decisions are deleted
             raise Problem(404, "there is no such request", hint="list /v1/cluster/requests")
-        return {"decision": placer.decision(name).to_dict() if placer and placed else None, "history": history}
+        return {"decision": store.placer.decision(name).to_dict() if placed else None, "history": history}
 
     return Answer(await service.aside(read))
 
 
-async def remove(service: "Service", call: Call) -> Answer:
+async def remove(service: Service, call: Call) -> Answer:
     """Remove a placed request from the cluster."""
     name, caller = call.path["id"], call.caller.name
     return await service.changed(
@@ -175,24 +163,24 @@ async def remove(service: "Service", call: Call) -> Answer:
     )
 
 
-async def rebalance(service: "Service", call: Call) -> Answer:
+async def rebalance(service: Service, call: Call) -> Answer:
     """Empty servers by moving their requests."""
     moves, caller, verb = call.body.max_moves, call.caller.name, "rebalance"
     return await service.changed(call, lambda c: service.cluster_store.rebalance(c, moves, caller), verb, verb)
 
 
-async def receipts(service: "Service", call: Call) -> Answer:
+async def receipts(service: Service, call: Call) -> Answer:
     """List the latest changes to the cluster, each with the number by which it can be undone."""
     limit = number_of(call, "limit", 100, 1000)
     return Answer({"receipts": service.store.read(lambda connection: journal.receipts(connection, limit))})
 
 
-async def events(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def events(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Send a server-sent event whenever the cluster's tenants, servers or models change."""
     return Answer(media_type="text/event-stream", stream=_changes(service))
 
 
-async def _changes(service: "Service") -> AsyncIterator[bytes]:
+async def _changes(service: Service) -> AsyncIterator[bytes]:
     """Yield an identifier of the cluster's state at once and after every change, for a minute; browsers then reopen."""
     shown, end_s = "", time.monotonic() + LASTS_S
     while time.monotonic() < end_s:
@@ -204,7 +192,7 @@ async def _changes(service: "Service") -> AsyncIterator[bytes]:
         await asyncio.sleep(LOOK_S)
 
 
-async def history(service: "Service", call: Call) -> Answer:
+async def history(service: Service, call: Call) -> Answer:
     """Show shares of solo throughput, headroom above promises, and decisions over the last hours."""
     hours = number_of(call, "hours", 24, 24)
     return Answer(await service.aside(lambda: service.history.told(hours)))
@@ -218,7 +206,7 @@ def number_of(call: Call, name: str, usual: int, most: int) -> int:
     return number
 
 
-async def undo(service: "Service", call: Call) -> Answer:
+async def undo(service: Service, call: Call) -> Answer:
     """Undo a change to the cluster."""
     number, caller = digits(call.path["number"], 10**15 - 1), call.caller.name
     if number is None:
@@ -228,7 +216,7 @@ async def undo(service: "Service", call: Call) -> Answer:
     )
 
 
-async def decisions(service: "Service", call: Call) -> Answer:
+async def decisions(service: Service, call: Call) -> Answer:
     """List the latest placement decisions."""
     limit = number_of(call, "limit", 100, 1000)
     return Answer({"decisions": service.store.read(lambda connection: journal.decisions(connection, limit))})

@@ -1,21 +1,17 @@
 """`/healthz`, `/readyz`, `/metrics`, `/openapi.json`: for health probes, Prometheus, and authors of clients."""
 
-from typing import TYPE_CHECKING
-
+from slomo.service.application import Service
 from slomo.service.door.openapi import document
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.metrics import MEDIA_TYPE
 
-if TYPE_CHECKING:
-    from slomo.service.application import Service
 
-
-async def health(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def health(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Answer that the process is alive."""
     return Answer({"status": "ok"})
 
 
-async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def ready(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Report readiness: status 503 until the promises of all running functions have been checked, then 200."""
     faults, unjudged = service.faults(), bool(service.kubernetes.faults())
     status = "not ready" if unjudged else "degraded" if faults else "ready"
@@ -23,14 +19,14 @@ async def ready(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     return Answer(told, 503 if unjudged else 200)
 
 
-async def metrics(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def metrics(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Return metrics in Prometheus' text format."""
     await service.servers()
     text = await service.aside(service.metrics.exposition)
     return Answer(text.encode(), media_type=MEDIA_TYPE)
 
 
-async def openapi(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def openapi(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Return the OpenAPI document."""
     return Answer(document(service.operations))
 

@@ -1,24 +1,22 @@
 """`/v1/enforce` and `/v1/control`: change settings of the service's machine, and run control loops, if allowed."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import ConfigurationError
+from slomo.service.application import Service
 from slomo.service.door.bodies import Identifier, Name
 from slomo.service.door.operation import Answer, Call, LongWork, Operation
 from slomo.service.door.problems import Problem
-from slomo.service.host.control import configuration_of, run_loop, status
+from slomo.service.host.control import configuration_of, run_loop
+from slomo.service.jobs import JobProgress
+from slomo.workflow.acting.control import control_status
 
-if TYPE_CHECKING:
-    from slomo.service.application import Service
-    from slomo.service.jobs import JobProgress
-
-
-#: Name of a machine type; a file is refused.
-MachineName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+#: Name of a machine type or a loop; a file is refused.
+PlainName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
 
 class Enforcement(Struct, forbid_unknown_fields=True):
@@ -40,8 +38,8 @@ class ControlBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A control loop on a simulated machine, in the format of `slomo control run`."""
 
     tenants: Annotated[list[ControlTenant], Meta(min_length=1, max_length=64)]
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")] = "service"
-    machine: MachineName = "e5-2620v4"
+    name: PlainName = "service"
+    machine: PlainName = "e5-2620v4"
     controller: Literal["guard", "max_min"] = "guard"
     steps: Annotated[int, Meta(ge=1, le=10_000)] = 60
     period_s: Annotated[float, Meta(gt=0.0, le=3600.0)] = 1.0
@@ -50,12 +48,12 @@ class ControlBody(Struct, forbid_unknown_fields=True, omit_defaults=True):
     seed: Annotated[int, Meta(ge=0, le=2**31)] = 0
 
 
-async def show(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+async def show(service: Service, call: Call) -> Answer:  # noqa: ARG001 - every handler has both
     """Show the settings that the service has changed on its machine, and the receipts by which they can be undone."""
     return Answer(await service.aside(service.host.describe))
 
 
-async def enforce(service: "Service", call: Call) -> Answer:
+async def enforce(service: Service, call: Call) -> Answer:
     """Apply a plan of settings to the machine; each change is on disk before it is made, so that it can be undone."""
     enforcement: Enforcement = call.body
     service.host.enforcing  # noqa: B018 - refuses before anything is read
@@ -75,35 +73,35 @@ def as_plan(document: dict[str, Any]) -> EnforcementPlan:
         raise ConfigurationError(f"this is no plan: {str(fault)[:200]}", hint=hint) from None
 
 
-async def undo(service: "Service", call: Call) -> Answer:
+async def undo(service: Service, call: Call) -> Answer:
     """Undo the changes that one receipt (record of changes) lists."""
     name = call.path["receipt"]
     service.host.enforcing  # noqa: B018
     return await service.changed(call, lambda _: (service.host.undo(name), 200), f"undo host {name}", "undo-host")
 
 
-async def control(service: "Service", call: Call) -> Answer:
+async def control(service: Service, call: Call) -> Answer:
     """Run a control loop on a simulated machine, as a job."""
     require_control(service)
     body: ControlBody = call.body
-    document = {key: value for key, value in msgspec.to_builtins(body).items() if value is not None}
+    document = msgspec.to_builtins(body)
     configuration_of(document)  # raises an error before the job is accepted
     job = await service.jobs.accept("control", document, call.headers.get("idempotency-key"))
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
 
 
-async def control_loop(service: "Service", errand: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
+async def control_loop(service: Service, errand: dict[str, Any], progress: JobProgress) -> dict[str, Any]:
     """Run a control loop until its end."""
     return await run_loop(service.settings.receipts, errand, progress)
 
 
-async def loops(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def loops(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Show the running control loops, and the changes that were not undone."""
     require_control(service)
-    return Answer(await service.aside(status))
+    return Answer(await service.aside(control_status))
 
 
-def require_control(service: "Service") -> None:
+def require_control(service: Service) -> None:
     """Raise Problem 403 if control loops are not allowed."""
     if not service.settings.control:
         raise Problem(403, "this service runs no control loops", hint="slomo serve --control")

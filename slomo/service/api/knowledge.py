@@ -1,18 +1,16 @@
 """`/v1/models`, `/v1/machines`, `/v1/nfs`: the models, machines and network functions that the service knows."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slomo.errors import UnknownNameError
+from slomo.service.application import Service
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.vocabulary.machine import load_machine, machine_names
 from slomo.vocabulary.network_function import load_network_function, network_function_names
 
-if TYPE_CHECKING:
-    from slomo.service.application import Service
 
-
-async def models(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+async def models(service: Service, call: Call) -> Answer:  # noqa: ARG001 - every handler has both
     """List the models that the service uses now."""
     answers = service.model_store.answers
     return Answer(await service.aside(lambda: _models(answers)), headers={"ETag": f'"{answers.fingerprint}"'})
@@ -37,14 +35,14 @@ def _models(answers: Any) -> dict[str, Any]:
     return {"fingerprint": answers.fingerprint, "models": rows}
 
 
-async def machines(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def machines(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """List the machine types that the service knows."""
     modelled = set(service.model_store.answers.library.machines)
     rows = [{"name": name, "has_models": name in modelled} for name in sorted({*machine_names(), *modelled})]
     return Answer({"machines": rows})
 
 
-async def machine(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def machine(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Show one machine type."""
     name = call.path["name"]
     if name not in machine_names():
@@ -52,14 +50,14 @@ async def machine(service: "Service", call: Call) -> Answer:  # noqa: ARG001
     return Answer(load_machine(name).to_dict())
 
 
-async def network_functions(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def network_functions(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """List the network functions that the service knows."""
     modelled = {service.model_store.answers.library[key].workload.nf for key in service.model_store.answers.library}
     names = sorted({*network_function_names(), *modelled})
     return Answer({"nfs": [{"name": name, "has_models": name in modelled} for name in names]})
 
 
-async def network_function(service: "Service", call: Call) -> Answer:
+async def network_function(service: Service, call: Call) -> Answer:
     """Show a network function, and the machines for which there are models of it."""
     name, library = call.path["name"], service.model_store.answers.library
     rows = [{"machine": m, "workload": key} for m, key in library if library[m, key].workload.nf == name]

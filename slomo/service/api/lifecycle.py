@@ -5,24 +5,22 @@ The terms are those of `slomo place change` and of Kubernetes: cordon, drain, fa
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slomo.errors import InvalidValueError
 from slomo.placement.online.change import ClusterChange
 from slomo.placement.online.lifecycle import Lifecycle
 from slomo.service.api.cluster import as_request
+from slomo.service.application import Service
 from slomo.service.door.bodies import ClusterChangeBody
 from slomo.service.door.operation import Answer, Call, Operation
-
-if TYPE_CHECKING:
-    from slomo.service.application import Service
-    from slomo.service.servers import RunningNF
+from slomo.service.servers import RunningNF
 
 #: Fields that name what is changed; for the other actions it is `server`.
 _SUBJECTS = {"fail_domain": ("label", "value"), "update": ("request",), "preempt": ("request",)}
 
 
-async def change(service: "Service", call: Call) -> Answer:
+async def change(service: Service, call: Call) -> Answer:
     """Cordon, drain, taint or fail servers, or update or preempt a request; or only preview the change."""
     body: ClusterChangeBody = call.body
     act, caller = _act(body), call.caller.name
@@ -45,7 +43,7 @@ def _act(body: ClusterChangeBody) -> Callable[[Lifecycle], ClusterChange]:
     return lambda life: life.act(body.action, subject, taints=tuple(body.taints), **options)
 
 
-async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+async def at_risk(service: Service, call: Call) -> Answer:  # noqa: ARG001 - every handler has both
     """Show promises that are predicted to break, and promises that cannot be judged."""
 
     def read() -> list[dict[str, Any]]:
@@ -61,7 +59,7 @@ async def at_risk(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - e
     return Answer({"at_risk": told, "fingerprint": service.model_store.answers.fingerprint})
 
 
-def _at_risk(server: str, item: "RunningNF") -> dict[str, Any]:
+def _at_risk(server: str, item: RunningNF) -> dict[str, Any]:
     return {"request": item.owner, "workload": item.workload, "server": server, "what": "throughput",
             "needed": item.needed_mpps, "possible": item.low_mpps, "state": item.state, "why": item.why}  # fmt: skip
 

@@ -1,13 +1,15 @@
 """HTML pages, made from the same data as the API's answers."""
 
+import contextlib
 from collections.abc import Callable
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs
 
 from slomo.errors import SlomoError
 from slomo.service.api.cluster import HOURS, number_of
 from slomo.service.api.predictions import MOST_TENANTS, together
+from slomo.service.application import Service
 from slomo.service.door.access import COOKIE
 from slomo.service.door.bodies import WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
@@ -21,21 +23,15 @@ from slomo.service.page.history_page import MOST_ROWS, history_content
 from slomo.service.page.markup import Markup, tag
 from slomo.service.page.other_pages import drift_content, jobs_content, login_content, receipts_content
 from slomo.service.page.server_page import server_content, whatif_content
-from slomo.service.servers import RunningNF, owned
+from slomo.service.servers import owned
 from slomo.service.state import journal
 from slomo.vocabulary.numbers import digits
 
-if TYPE_CHECKING:
-    from slomo.service.application import Service
-
 HTML = "text/html; charset=utf-8"
-_FILES = {
-    name: (resources.files("slomo.service.page") / name).read_bytes() for name in ("page.css", "page.js", "page.svg")
-}
-_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_FILES = {"page.css": "text/css", "page.js": "text/javascript", "page.svg": "image/svg+xml"}
 
 
-async def _shown(service: "Service", call: Call, title: str, here: str, content: Callable[[], Markup]) -> Answer:
+async def _shown(service: Service, call: Call, title: str, here: str, content: Callable[[], Markup]) -> Answer:
     """Render a page in a thread; redirect to the login form if a token is missing."""
     if call.caller.scope == "open":
         return Answer(b"", 303, {"Location": "/login"}, HTML)
@@ -51,12 +47,12 @@ async def _shown(service: "Service", call: Call, title: str, here: str, content:
     return Answer(page(title, here, body, status=status), status_code, {}, HTML)
 
 
-def _functions(service: "Service") -> list[str]:
+def _functions(service: Service) -> list[str]:
     library = service.model_store.answers.library
     return sorted({library[key].workload.nf for key in library})
 
 
-async def cluster_page(service: "Service", call: Call) -> Answer:
+async def cluster_page(service: Service, call: Call) -> Answer:
     """Show the page with all servers of the cluster."""
     servers, is_kubernetes = await service.servers(), service.kubernetes.is_on
 
@@ -69,7 +65,7 @@ async def cluster_page(service: "Service", call: Call) -> Answer:
     return await _shown(service, call, "Cluster", "/", content)
 
 
-async def history_page(service: "Service", call: Call) -> Answer:
+async def history_page(service: Service, call: Call) -> Answer:
     """Show the page with the cluster's figures over time."""
 
     def content() -> Markup:
@@ -80,7 +76,7 @@ async def history_page(service: "Service", call: Call) -> Answer:
     return await _shown(service, call, "History", "/history", content)
 
 
-async def server_page(service: "Service", call: Call) -> Answer:
+async def server_page(service: Service, call: Call) -> Answer:
     """Show the page of one server."""
     name = call.path["name"]
     servers, is_kubernetes = await service.servers(), service.kubernetes.is_on
@@ -91,34 +87,18 @@ async def server_page(service: "Service", call: Call) -> Answer:
             raise Problem(404, f"There is no server '{name[:200]}'.")
         if not is_kubernetes:
             server = owned(service.cluster_store.placer, server)
-        told = None
-        if 0 < len(server.tenants) <= MOST_TENANTS:
-            told = _together(service, [item.workload for item in server.tenants], server.machine)
-        observed, report = _observed(service, server.machine), service.agents.of(name)
-        return server_content(server, told, _functions(service), observed, report, can_remove=not is_kubernetes)
+        told, workloads = None, [item.workload for item in server.tenants]
+        if 0 < len(workloads) <= MOST_TENANTS:
+            with contextlib.suppress(SlomoError):
+                told = together(service.model_store.answers, WhatIf(tenants=workloads, machine=server.machine))
+        errors, report = service.outcomes.errors(), service.agents.of(name)
+        ratios = {workload: ratio for (machine, workload), (ratio, _) in errors.items() if machine == server.machine}
+        return server_content(server, told, _functions(service), ratios, report, can_remove=not is_kubernetes)
 
     return await _shown(service, call, name, "/", content)
 
 
-def _observed(service: "Service", machine: str) -> Callable[[RunningNF], float | None]:
-    """Return a function that returns a network function's latest measured throughput with similar neighbours."""
-    ratios = service.outcomes.errors()
-
-    def observed(item: RunningNF) -> float | None:
-        seen = ratios.get((machine, item.workload))
-        return None if seen is None or item.predicted_mpps is None else seen[0] * item.predicted_mpps
-
-    return observed
-
-
-def _together(service: "Service", workloads: list[str], machine: str) -> dict[str, Any] | None:
-    try:
-        return together(service.model_store.answers, WhatIf(tenants=workloads, machine=machine))
-    except SlomoError:
-        return None
-
-
-async def whatif_page(service: "Service", call: Call) -> Answer:
+async def whatif_page(service: Service, call: Call) -> Answer:
     """Show the effect of one more network function on a server."""
     asked = tuple(call.query.get(key, "") for key in ("server", "add", "share"))
     name, add, promise = asked
@@ -154,12 +134,12 @@ def _percent(text: str) -> float:
     return percent / 100.0
 
 
-async def jobs_page(service: "Service", call: Call) -> Answer:
+async def jobs_page(service: Service, call: Call) -> Answer:
     """Show the page of background jobs."""
     return await _shown(service, call, "Jobs", "/jobs", lambda: jobs_content(service.jobs.all()))
 
 
-async def drift_page(service: "Service", call: Call) -> Answer:
+async def drift_page(service: Service, call: Call) -> Answer:
     """Show prediction errors and drift alarms."""
 
     def content() -> Markup:
@@ -173,7 +153,7 @@ async def drift_page(service: "Service", call: Call) -> Answer:
     return await _shown(service, call, "Drift", "/drift", content)
 
 
-async def receipts_page(service: "Service", call: Call) -> Answer:
+async def receipts_page(service: Service, call: Call) -> Answer:
     """Show the latest changes to the cluster."""
 
     def content() -> Markup:
@@ -182,12 +162,12 @@ async def receipts_page(service: "Service", call: Call) -> Answer:
     return await _shown(service, call, "Receipts", "/receipts", content)
 
 
-async def login_page(service: "Service", call: Call) -> Answer:  # noqa: ARG001 - every handler has both
+async def login_page(service: Service, call: Call) -> Answer:  # noqa: ARG001 - every handler has both
     """Show the form in which a user enters a token."""
     return Answer(page("Log in", "/login", login_content(is_wrong=False)), media_type=HTML)
 
 
-async def login(service: "Service", call: Call) -> Answer:
+async def login(service: Service, call: Call) -> Answer:
     """Store a token in a cookie that scripts cannot read and that other sites do not send."""
     secret = parse_qs(call.raw[:4096].decode("utf-8", "replace")).get("token", [""])[0].strip()
     try:
@@ -201,10 +181,12 @@ async def login(service: "Service", call: Call) -> Answer:
     return Answer(b"", 303, {"Location": "/", "Set-Cookie": cookie}, HTML)
 
 
-def _file(name: str) -> Any:
-    async def handle(service: "Service", call: Call) -> Answer:  # noqa: ARG001
-        caching = {"Cache-Control": "max-age=300"}
-        return Answer(_FILES[name], 200, caching, _TYPES[name.rsplit(".", 1)[1]])
+def _file(name: str, media_type: str) -> Any:
+    content = (resources.files("slomo.service.page") / name).read_bytes()
+    full_type = media_type + "; charset=utf-8" * media_type.startswith("text/")
+
+    async def handle(service: Service, call: Call) -> Answer:  # noqa: ARG001
+        return Answer(content, 200, {"Cache-Control": "max-age=300"}, full_type)
 
     handle.__doc__ = f"Return {name}."
     return handle
@@ -223,6 +205,6 @@ OPERATIONS = (
     Operation("GET", "/login", login_page, **_PAGE),
     Operation("POST", "/login", login, success=303, writes=True, form={"token": "A secret of the token file."},
               **_PAGE),
-    *(Operation("GET", f"/{name}", _file(name), scope="open",
-                media_type=_TYPES[name.rsplit(".", 1)[1]].split(";")[0], tag="page") for name in _FILES),
+    *(Operation("GET", f"/{name}", _file(name, kind), scope="open", media_type=kind, tag="page")
+      for name, kind in _FILES.items()),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """`/v1/predict` and `/v1/whatif`: predict one mix, many mixes, or all tenants of a socket."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -9,16 +9,14 @@ from slomo.errors import InvalidValueError
 from slomo.prediction.question import solve_server
 from slomo.prediction.result import label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
+from slomo.service.application import Service
 from slomo.service.door.bodies import PredictionAnswer, PredictionColumns, QuestionBody, Questions, WhatIf
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.knowledge.outcomes import corrected, corrected_columns
+from slomo.service.knowledge.questions import ServiceAnswers
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.workflow.names import named
-
-if TYPE_CHECKING:
-    from slomo.service.application import Service
-    from slomo.service.knowledge.questions import ServiceAnswers
 
 
 class _Judged(msgspec.Struct):
@@ -28,14 +26,11 @@ class _Judged(msgspec.Struct):
 _verdict_in = msgspec.json.Decoder(_Judged).decode
 
 
-async def predict(service: "Service", call: Call) -> Answer:
-    """Predict how much throughput a network function loses beside others.
-
-    Questions without special options are answered in batches, all others in a thread.
-    """
+async def predict(service: Service, call: Call) -> Answer:
+    """Predict how much throughput a network function loses beside others."""
     answers, question = service.model_store.answers, call.body
-    answer = answers.kept(call.raw)  # cached answers are not corrected by outcomes
-    if answer is None and answers.is_plain(question):
+    answer = answers.kept.get(call.raw)  # cached answers are not corrected by outcomes
+    if answer is None and answers.is_plain(question):  # in a batch; all others in a thread
         answer = await answers.ask(question, call.raw)
     if answer is not None:
         service.metrics.predictions.add((_verdict_in(answer).verdict,))
@@ -47,24 +42,24 @@ async def predict(service: "Service", call: Call) -> Answer:
     return Answer(_corrected(service, document, question.target))
 
 
-def _repeated(service: "Service", raw: bytes) -> bytes | None:
-    answer = None if _corrects(service) else service.model_store.answers.kept(raw)
+def _repeated(service: Service, raw: bytes) -> bytes | None:
+    answer = None if _corrects(service) else service.model_store.answers.kept.get(raw)
     if answer is not None:
         service.metrics.predictions.add((_verdict_in(answer).verdict,))
     return answer
 
 
-def _corrects(service: "Service") -> bool:
+def _corrects(service: Service) -> bool:
     return service.settings.correct and not service.outcomes.is_neutral
 
 
-def _corrected(service: "Service", document: dict[str, Any], target: str) -> dict[str, Any]:
+def _corrected(service: Service, document: dict[str, Any], target: str) -> dict[str, Any]:
     if not _corrects(service):
         return document
     return corrected(document, service.outcomes.factor(document["machine"], target))
 
 
-async def predict_many(service: "Service", call: Call) -> Answer:
+async def predict_many(service: Service, call: Call) -> Answer:
     """Predict many mixes in one request; the answer has one column per field."""
     questions: Questions = call.body
     if len(questions.targets) > service.settings.batch_limit:
@@ -88,7 +83,7 @@ async def predict_many(service: "Service", call: Call) -> Answer:
     return Answer(answer)
 
 
-async def what_if(service: "Service", call: Call) -> Answer:
+async def what_if(service: Service, call: Call) -> Answer:
     """Predict how much throughput every function on a socket loses, and how much of it each neighbour causes."""
     question: WhatIf = call.body
     answers = service.model_store.answers
@@ -98,11 +93,8 @@ async def what_if(service: "Service", call: Call) -> Answer:
     return Answer(document)
 
 
-def together(answers: "ServiceAnswers", question: WhatIf) -> dict[str, Any]:
-    """Predict every function beside all others and with each neighbour left out, to find the neighbours' effects.
-
-    Raises InvalidValueError for more tenants than the socket has cores.
-    """
+def together(answers: ServiceAnswers, question: WhatIf) -> dict[str, Any]:
+    """Predict every function beside all others and with each neighbour left out, to find the neighbours' effects."""
     names = named(question.tenants)
     if len(names) > MOST_TENANTS:
         raise InvalidValueError(f"{len(names)} tenants on one socket, at most {MOST_TENANTS} can be asked about")

@@ -15,16 +15,5 @@ from slomo.service.api import (
 )
 from slomo.service.door.operation import Operation
 
-OPERATIONS: tuple[Operation, ...] = (
-    *predictions.OPERATIONS,
-    *scheduling.OPERATIONS,
-    *knowledge.OPERATIONS,
-    *cluster.OPERATIONS,
-    *lifecycle.OPERATIONS,
-    *work.OPERATIONS,
-    *host.OPERATIONS,
-    *agents.OPERATIONS,
-    *pools.OPERATIONS,
-    *health.OPERATIONS,
-    *pages.OPERATIONS,
-)
+_SUBJECTS = (predictions, scheduling, knowledge, cluster, lifecycle, work, host, agents, pools, health, pages)
+OPERATIONS: tuple[Operation, ...] = tuple(item for subject in _SUBJECTS for item in subject.OPERATIONS)

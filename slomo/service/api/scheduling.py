@@ -5,29 +5,27 @@ backoff (1 to 10 s). A pod that can never be judged (unreadable annotations) is 
 """
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slomo.errors import SlomoError
+from slomo.service.application import Service
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.kubernetes.service import NotSynced, PlacesHeld
 from slomo.service.kubernetes.wire import BindingArgs, ExtenderArgs, PreemptionArgs, candidates, filter_answer
 
-if TYPE_CHECKING:
-    from slomo.service.application import Service
 
-
-async def filter_nodes(service: "Service", call: Call) -> Answer:
+async def filter_nodes(service: Service, call: Call) -> Answer:
     """Return the nodes on which every promise is kept with one more pod; reserve its place before answering."""
     return await _filtered(service, call, binds=False)
 
 
-async def filter_to_bind(service: "Service", call: Call) -> Answer:
+async def filter_to_bind(service: Service, call: Call) -> Answer:
     """Return the nodes on which every promise is kept with one more pod; `bind` waits until its place is reserved."""
     return await _filtered(service, call, binds=True)
 
 
-async def _filtered(service: "Service", call: Call, *, binds: bool) -> Answer:
+async def _filtered(service: Service, call: Call, *, binds: bool) -> Answer:
     begun = time.perf_counter()
     pod, names, raw = candidates(call.body)
     try:
@@ -41,7 +39,7 @@ async def _filtered(service: "Service", call: Call, *, binds: bool) -> Answer:
     return Answer(answer)
 
 
-async def prioritise_nodes(service: "Service", call: Call) -> Answer:
+async def prioritise_nodes(service: Service, call: Call) -> Answer:
     """Return a score from 0 to 10 for every node; all scores are 0 if no node can be judged at present."""
     begun = time.perf_counter()
     pod, names, _ = candidates(call.body)
@@ -54,7 +52,7 @@ async def prioritise_nodes(service: "Service", call: Call) -> Answer:
     return Answer(scores)
 
 
-async def preempt(service: "Service", call: Call) -> Answer:
+async def preempt(service: Service, call: Call) -> Answer:
     """Return the pods that the scheduler should evict: the fewest whose eviction keeps every promise."""
     begun, args = time.perf_counter(), call.body
     candidates = args.NodeNameToMetaVictims or args.NodeNameToVictims or {}
@@ -69,7 +67,7 @@ async def preempt(service: "Service", call: Call) -> Answer:
     return Answer({"NodeNameToMetaVictims": told})
 
 
-async def bind(service: "Service", call: Call) -> Answer:
+async def bind(service: Service, call: Call) -> Answer:
     """Bind a pod to the node that the scheduler has chosen."""
     begun = time.perf_counter()
     try:
@@ -81,7 +79,7 @@ async def bind(service: "Service", call: Call) -> Answer:
     return Answer({"Error": fault})
 
 
-async def explain(service: "Service", call: Call) -> Answer:
+async def explain(service: Service, call: Call) -> Answer:
     """Show the predictions behind the last decision about a pod."""
     judgement = service.kubernetes.explanations.explain(call.path["pod"], service.kubernetes.view)
     if judgement is None:
@@ -89,7 +87,7 @@ async def explain(service: "Service", call: Call) -> Answer:
     return Answer(judgement)
 
 
-def _count(service: "Service", verb: str, code: str, begun: float) -> None:
+def _count(service: Service, verb: str, code: str, begun: float) -> None:
     service.metrics.extender_requests.add((verb, code))
     service.metrics.extender.observe((verb,), time.perf_counter() - begun)
 

@@ -1,38 +1,38 @@
 """`/v1/jobs` and `/v1/observations`: background jobs, and measured throughput of placed network functions."""
 
+import sqlite3
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from msgspec import structs
 
 from slomo.errors import SlomoError
 from slomo.service.api.host import require_control
-from slomo.service.door.bodies import Observations
+from slomo.service.application import Service
+from slomo.service.door.bodies import Observation, Observations
 from slomo.service.door.operation import Answer, Call, Operation
+from slomo.service.knowledge.outcomes import Outcomes
 from slomo.service.state import journal
 
-if TYPE_CHECKING:
-    import sqlite3
 
-    from slomo.service.application import Service
-
-
-async def jobs(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def jobs(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """List the background jobs."""
     return Answer({"jobs": [asdict(job) for job in service.jobs.all()]})
 
 
-async def job(service: "Service", call: Call) -> Answer:
+async def job(service: Service, call: Call) -> Answer:
     """Show one background job."""
     return Answer(asdict(service.jobs.get(call.path["id"])))
 
 
-async def events(service: "Service", call: Call) -> Answer:
+async def events(service: Service, call: Call) -> Answer:
     """Send a job's progress as server-sent events."""
     name = call.path["id"]
     service.jobs.get(name)
     return Answer(media_type="text/event-stream", stream=service.jobs.events(name))
 
 
-async def resume(service: "Service", call: Call) -> Answer:
+async def resume(service: Service, call: Call) -> Answer:
     """Resume a background job that was interrupted."""
     name = call.path["id"]
     if service.jobs.get(name).kind == "control":
@@ -41,7 +41,17 @@ async def resume(service: "Service", call: Call) -> Answer:
     return Answer({"job": job.id}, 202, {"Location": f"/v1/jobs/{job.id}"})
 
 
-async def observe(service: "Service", call: Call) -> Answer:
+def record(
+    outcomes: Outcomes, connection: sqlite3.Connection, item: Observation, judged: tuple[str, str, float]
+) -> dict[str, Any]:
+    """Store a measurement with what `Outcomes.judge` returned; return its comparison with the prediction."""
+    machine, target, predicted_mpps = judged
+    document, fingerprint = structs.asdict(item), outcomes.fingerprint(machine)
+    journal.add_observation(connection, machine, target, document, predicted_mpps, fingerprint)
+    return outcomes.note(item, machine, target, predicted_mpps)
+
+
+async def observe(service: Service, call: Call) -> Answer:
     """Accept measured throughputs: store them, compare them with predictions, and check for drift."""
     body: Observations = call.body
 
@@ -54,16 +64,13 @@ async def observe(service: "Service", call: Call) -> Answer:
             except SlomoError as error:
                 judged.append(error)
 
-        def write(connection: "sqlite3.Connection") -> tuple[dict[str, Any], int]:
+        def write(connection: sqlite3.Connection) -> tuple[dict[str, Any], int]:
             rows: list[dict[str, Any]] = []
             for item, judgement in zip(body.observations, judged, strict=True):
                 if isinstance(judgement, SlomoError):
                     rows.append({"target": item.target, "error": judgement.message, "hint": judgement.hint})
-                    continue
-                machine, target, predicted = judgement
-                document = {name: getattr(item, name) for name in item.__struct_fields__}
-                journal.add_observation(connection, machine, target, document, predicted, outcomes.fingerprint(machine))
-                rows.append(outcomes.note(item, machine, target, predicted))
+                else:
+                    rows.append(record(outcomes, connection, item, judgement))
             accepted = sum("error" not in row for row in rows)
             return {"kept": accepted, "refused": len(rows) - accepted, "observations": rows}, 200
 
@@ -74,7 +81,7 @@ async def observe(service: "Service", call: Call) -> Answer:
     return answer
 
 
-async def drift(service: "Service", call: Call) -> Answer:  # noqa: ARG001
+async def drift(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Show prediction errors and drift alarms."""
     return Answer(await service.aside(service.outcomes.report))
 

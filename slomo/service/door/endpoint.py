@@ -9,10 +9,11 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.types import Receive, Scope, Send
 
 from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.files.documents import convert
@@ -20,13 +21,9 @@ from slomo.service.door.access import Gate, check_origin
 from slomo.service.door.operation import Answer, Call, Caller, Operation
 from slomo.service.door.problems import MEDIA_TYPE, Problem, problem_of
 from slomo.service.logs import CONTEXT, RequestContext, trace_of
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from slomo.service.metrics import Metrics
-    from slomo.service.settings import ServiceSettings
-    from slomo.service.tracing import Tracer
+from slomo.service.metrics import Metrics
+from slomo.service.settings import ServiceSettings
+from slomo.service.tracing import Tracer
 
 _LOG = logging.getLogger("slomo.service")
 #: Largest number of query fields.
@@ -51,10 +48,10 @@ _encode = msgspec.json.Encoder().encode
 class Served(Protocol):
     """Interface of the service that endpoints use."""
 
-    settings: "ServiceSettings"
+    settings: ServiceSettings
     gate: Gate
-    metrics: "Metrics"
-    tracer: "Tracer"
+    metrics: Metrics
+    tracer: Tracer
 
     def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
         """Log every change and attempted change with its caller."""
@@ -73,7 +70,7 @@ class Endpoint:
         }
         self._path = operations[0].path
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         begun = time.perf_counter()
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}  # names come in lower case
@@ -87,7 +84,7 @@ class Endpoint:
         self._service.metrics.requests.observe((self._path, scope["method"], str(status)), observed_s)
 
     async def _answer(
-        self, scope: "Scope", receive: "Receive", send: "Send", headers: Mapping[str, str], request_id: str
+        self, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str], request_id: str
     ) -> int:
         """Check a request, answer it and send the answer; return the status."""
         caller = Caller("nobody", "open")
@@ -103,15 +100,18 @@ class Endpoint:
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except Exception as error:
-            answer = self._problem(error, request_id)
+            status, document, added = problem_of(error, request_id)
+            if status >= 500:
+                _LOG.exception("request %s failed", request_id, exc_info=error if status == 500 else None)
+            answer = Answer(document, status, added, MEDIA_TYPE)
         self._service.audit(method, self._path, scope["path"], caller, request_id, answer.status)
         await _send(send, answer, request_id, is_head=method == "HEAD")
         return answer.status
 
     async def _answered(
         self,
-        scope: "Scope",
-        receive: "Receive",
+        scope: Scope,
+        receive: Receive,
         headers: Mapping[str, str],
         operation: Operation,
         who: tuple[Caller, str],
@@ -154,13 +154,7 @@ class Endpoint:
                 raise Problem(422, "the body holds a number that is too large", hint=hint) from None
             raise
 
-    def _problem(self, error: Exception, request_id: str) -> Answer:
-        status, document, headers = problem_of(error, request_id)
-        if status >= 500:
-            _LOG.exception("request %s failed", request_id, exc_info=error if status == 500 else None)
-        return Answer(document, status, headers, MEDIA_TYPE)
-
-    async def _body(self, receive: "Receive", headers: Mapping[str, str], operation: Operation) -> bytes:
+    async def _body(self, receive: Receive, headers: Mapping[str, str], operation: Operation) -> bytes:
         settings = self._service.settings
         declared = headers.get("content-length", "0")
         if declared.isdigit() and int(declared) > settings.body_limit_b:
@@ -197,7 +191,7 @@ def _query(text: bytes) -> dict[str, str]:
     return dict(fields)
 
 
-async def _read(receive: "Receive", limit_b: int) -> bytes:
+async def _read(receive: Receive, limit_b: int) -> bytes:
     message = await receive()
     if not message.get("more_body", False):
         body: bytes = message.get("body", b"")
@@ -230,7 +224,7 @@ def _check_depth(raw: bytes, limit: int) -> None:
         raise Problem(422, f"the body is nested {deepest} deep, at most {limit} are read")
 
 
-async def _send(send: "Send", answer: Answer, request_id: str, *, is_head: bool) -> None:
+async def _send(send: Send, answer: Answer, request_id: str, *, is_head: bool) -> None:
     headers = [(b"content-type", answer.media_type.encode()), (b"x-request-id", request_id.encode())]
     if answer.headers:
         headers += [
@@ -260,7 +254,7 @@ class NotFound:
     def __init__(self, service: Served) -> None:
         self._service = service
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:  # noqa: ARG002 - ASGI's shape
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's shape
         """Answer with 404; close connections of protocols other than HTTP."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})

@@ -57,7 +57,7 @@ def _describe(name: str, properties: Document) -> None:
 
 def _operation(item: Operation) -> Document:
     described: Document = {
-        "operationId": _name(item),
+        "operationId": item.method.lower() + re.sub(r"[^A-Za-z0-9]+", "_", item.path.replace(":path", "")).rstrip("_"),
         "summary": item.summary,
         "tags": [item.tag],
         "parameters": _parameters(item),
@@ -79,10 +79,6 @@ def _operation(item: Operation) -> Document:
 def _body(media_type: str, schema: Document, item: Operation) -> Document:
     content = {"schema": schema, "example": EXAMPLES.get((item.method, item.path), {})}
     return {"required": True, "content": {media_type: content}}
-
-
-def _name(item: Operation) -> str:
-    return item.method.lower() + re.sub(r"[^A-Za-z0-9]+", "_", item.path.replace(":path", "")).rstrip("_")
 
 
 def _parameters(item: Operation) -> list[Document]:

@@ -39,16 +39,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, headers and body of an answer.
+    """Status, headers and body of an answer."""
 
-    `body` is encoded as JSON, unless it is bytes. `headers` are added to those of every answer. `stream`, instead of a
-    body, is an asynchronous iterator of chunks.
-    """
-
+    #: Encoded as JSON, unless it is bytes.
     body: Any = None
     status: int = 200
+    #: Added to those of every answer.
     headers: dict[str, str] = field(default_factory=dict)
     media_type: str = "application/json"
+    #: Asynchronous iterator of chunks, instead of a body.
     stream: Any = None
 
 

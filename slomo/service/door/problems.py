@@ -34,7 +34,6 @@ TITLES: dict[int, str] = {
     415: "The body must be JSON",
     421: "The service does not answer to this name",
     422: "The request makes no sense",
-    428: "A condition is needed",
     429: "Too many requests wait already",
     500: "The service has a fault",
     503: "The service cannot answer now",
@@ -44,10 +43,7 @@ TITLES: dict[int, str] = {
 
 
 class Problem(SlomoError):  # noqa: N818 - RFC 9457's word
-    """An exception that is answered with a problem document.
-
-    `hint`: one action that the caller can take. `headers`: headers of the answer.
-    """
+    """An exception that is answered with a problem document and these `headers`."""
 
     def __init__(
         self, status: int, message: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None

@@ -8,18 +8,16 @@ import asyncio
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from slomo.control.loop import Step
 from slomo.errors import SlomoError, UnknownNameError
+from slomo.service.jobs import JobProgress
 from slomo.vocabulary.machine import machine_names
 from slomo.vocabulary.network_function import network_function_names
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.acting.control import control_status, run_control
+from slomo.workflow.acting.control import run_control
 from slomo.workflow.acting.control_file import ControlConfiguration, control_from
-
-if TYPE_CHECKING:
-    from slomo.service.jobs import JobProgress
 
 #: Interval at which a loop's rounds are stored [s].
 KEEP_EVERY_S = 1.0
@@ -30,10 +28,7 @@ class _StoppedError(SlomoError):
 
 
 def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
-    """Return the control loop that a request describes; machines and network functions must be names, not files.
-
-    Raises SlomoError for an invalid request.
-    """
+    """Return the control loop that a request describes; machines and network functions must be names, not files."""
     machine = document.get("machine", "e5-2620v4")
     if machine not in machine_names():
         raise UnknownNameError("machine", machine, machine_names())
@@ -44,7 +39,7 @@ def configuration_of(document: dict[str, Any]) -> ControlConfiguration:
     return control_from(document, document.get("name", "service"))
 
 
-async def run_loop(receipts: Path | None, document: dict[str, Any], progress: "JobProgress") -> dict[str, Any]:
+async def run_loop(receipts: Path | None, document: dict[str, Any], progress: JobProgress) -> dict[str, Any]:
     """Run a control loop; the folder `receipts` holds the receipts by which its changes can be undone."""
     configuration, loop = configuration_of(document), asyncio.get_running_loop()
     ends, rounds, kept_at_s = threading.Event(), 0, time.monotonic()
@@ -67,8 +62,3 @@ async def run_loop(receipts: Path | None, document: dict[str, Any], progress: "J
         return await asyncio.to_thread(run_control, configuration, told, receipts=receipts)
     finally:
         ends.set()
-
-
-def status() -> dict[str, Any]:
-    """Return the loops that run or were killed, and the receipts that were not undone."""
-    return control_status()

@@ -21,16 +21,12 @@ from slomo.host.journal import receipts_directory
 from slomo.models.library import ModelLibrary
 from slomo.service.door.problems import Problem
 from slomo.service.settings import ServiceSettings
-from slomo.vocabulary.machine import Machine, load_machine
+from slomo.vocabulary.machine import load_machine
 from slomo.workflow.acting.enforce import describe_receipts, undo_receipts
 
 
 class HostRoom:
-    """Changes settings of the machine on which the service runs.
-
-    `backend`: backend for the host's knobs; None if the service may not set them. `receipts`: folder of receipts.
-    `pools`: RMD's pools.
-    """
+    """Changes settings of the machine on which the service runs, if it has a backend and pools for that."""
 
     def __init__(self, backend: Backend | None, receipts: Path, pools: PoolManager | None = None) -> None:
         self._backend, self._receipts, self._pools = backend, receipts, pools
@@ -45,7 +41,22 @@ class HostRoom:
             return cls(backend, receipts)
         assert settings.host_machine is not None
         machine = load_machine(settings.host_machine)
-        return cls(backend, receipts, _pools(settings, machine, (backend, receipts), PoolForesight(library, machine)))
+        way_mib, ways = machine.llc_mib / machine.llc_ways, machine.llc_ways
+        configuration = read_rmd_toml(settings.pools, settings.policies, way_mib=way_mib, cache_ways=ways)
+        foresight = PoolForesight(library, machine)
+        caches = tuple(range(machine.sockets))
+        # a machine's description does not count a core's second hyper-thread, the system does
+        cores = range(max(machine.cores, os.sysconf("SC_NPROCESSORS_CONF")))
+        pools = PoolManager(
+            configuration,
+            ways,
+            caches=caches,
+            backend=backend,
+            receipts=receipts,
+            estimator=foresight,
+            cores=cores,
+        )
+        return cls(backend, receipts, pools)
 
     @property
     def enforcing(self) -> Backend:
@@ -90,34 +101,9 @@ class HostRoom:
             raise Problem(404, "there is no such receipt", hint="list /v1/enforce")
         with self._lock:
             (report,) = undo_receipts(identifier, self._receipts, backend)
-        return {
-            "receipt": identifier,
-            "restored": [change.knob for change in report.result.restored],
-            "vanished": list(report.result.vanished),
-            "foreign": list(report.result.foreign),
-            "covered": list(report.result.covered),
-        }
+        return report.to_dict()
 
     def close(self) -> None:
         """Undo the pools' changes; settings made by requests stay in force, with their receipts."""
         if self._pools is not None:
             self._pools.close()
-
-
-def _pools(
-    settings: ServiceSettings, machine: Machine, enforced: tuple[Backend | None, Path], foresight: PoolForesight
-) -> PoolManager:
-    assert settings.pools is not None
-    configuration = read_rmd_toml(
-        settings.pools, settings.policies, way_mib=machine.llc_mib / machine.llc_ways, cache_ways=machine.llc_ways
-    )
-    return PoolManager(
-        configuration,
-        machine.llc_ways,
-        caches=tuple(range(machine.sockets)),
-        backend=enforced[0],
-        receipts=enforced[1],
-        estimator=foresight,
-        # a machine's description does not count a core's second hyper-thread, the system does
-        cores=range(max(machine.cores, os.sysconf("SC_NPROCESSORS_CONF"))),
-    )

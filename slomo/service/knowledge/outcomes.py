@@ -33,22 +33,19 @@ class Outcomes:
         self._library = library
         self._predictors: dict[str, Predictor] = {}
         self._monitors: dict[str, DriftMonitor] = {}
-        self._ratios: dict[tuple[str, str], float] = {}
-        self._counts: dict[tuple[str, str], int] = {}
+        #: Machine and workload -> running mean of measured over predicted throughput, and number of measurements.
+        self._errors: dict[tuple[str, str], tuple[float, int]] = {}
         self._correction = OnlineCorrection()
         self._fingerprints: dict[str, str] = {}
 
     def judge(self, item: Observation) -> tuple[str, str, float]:
-        """Return the machine, the workload and the predicted throughput [Mpps] that belong to a measurement.
-
-        A measurement without a machine fingerprint counts as one of the models' machine.
-        """
+        """Return the machine, the workload and the predicted throughput [Mpps] that belong to a measurement."""
         subject = self._library.find(item.target, item.machine)
         check_reading(subject, item.throughput_mpps)
         _vectors(item)
         measured, told = self._library.fingerprint_of(subject.machine), item.machine_fingerprint or ""
         require_same(subject.machine, measured, told, f"the observation of '{item.target}'")
-        item.machine_fingerprint = told or measured or None
+        item.machine_fingerprint = told or measured or None  # without one it counts as of the models' machine
         with self._lock:
             predictor = self._predictors.setdefault(subject.machine, Predictor(self._library, subject.machine))
             prediction = predictor.predict(item.target, item.competitors, explain=False)
@@ -60,9 +57,8 @@ class Outcomes:
             key = (machine, target)
             ratio = item.throughput_mpps / predicted_mpps if predicted_mpps > 0.0 else math.nan
             if math.isfinite(ratio):
-                before = self._ratios.get(key, ratio)
-                self._ratios[key] = before + _WEIGHT * (ratio - before)
-                self._counts[key] = self._counts.get(key, 0) + 1
+                before, count = self._errors.get(key, (ratio, 0))
+                self._errors[key] = before + _WEIGHT * (ratio - before), count + 1
                 self._correction = self._correction.seen(
                     _named(*key), predicted_mpps=predicted_mpps, measured_mpps=item.throughput_mpps
                 )
@@ -103,7 +99,7 @@ class Outcomes:
     def errors(self) -> dict[tuple[str, str], tuple[float, int]]:
         """Return each workload's mean ratio of measured to predicted throughput, and its number of measurements."""
         with self._lock:
-            return {key: (ratio, self._counts[key]) for key, ratio in self._ratios.items()}
+            return dict(self._errors)
 
     def factor(self, machine: str, target: str) -> float:
         """Return the factor that corrects predictions of a workload; 1 if nothing was measured."""

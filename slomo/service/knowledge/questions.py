@@ -46,14 +46,10 @@ class ServiceAnswers:
     def __init__(self, library: ModelLibrary, fingerprint: str) -> None:
         self.library, self.fingerprint = library, fingerprint
         self._predictors: dict[str | None, Predictor] = {}
-        self._kept: dict[bytes, bytes] = {}
+        #: Cached answers by the bodies of their questions.
+        self.kept: dict[bytes, bytes] = {}
         self._waiting: list[_Waiting] = []
-        self.batches = 0
         self.question_count = 0
-
-    def kept(self, raw: bytes) -> bytes | None:
-        """Return the cached answer to an equal question; None if there is none."""
-        return self._kept.get(raw)
 
     def is_plain(self, question: QuestionBody) -> bool:
         """Return whether a question has no special options, so that it can join a batch."""
@@ -75,7 +71,7 @@ class ServiceAnswers:
     def columns(self, questions: Questions) -> dict[str, Any]:
         """Predict many mixes; return one column per field."""
         targets, mixes = questions.targets, [[*map(str, each_instance(mix))] for mix in questions.mixes]
-        self.batches, self.question_count = self.batches + 1, self.question_count + len(targets)
+        self.question_count += len(targets)
         predictor = self._predictor(questions.machine)
         if _by_default(questions) and predictor.solves_in_arrays({*targets, *chain.from_iterable(mixes)}):
             batch = predictor.predict_batch(targets, mixes, questions.coverage, keep=True)
@@ -125,9 +121,9 @@ class ServiceAnswers:
                 if isinstance(told, BaseException):
                     item.answer.set_exception(told)
                 else:
-                    if len(self._kept) >= MOST_KEPT:
-                        del self._kept[next(iter(self._kept))]
-                    self._kept[item.raw] = told
+                    if len(self.kept) >= MOST_KEPT:
+                        del self.kept[next(iter(self.kept))]
+                    self.kept[item.raw] = told
                     item.answer.set_result(told)
 
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
@@ -141,7 +137,7 @@ class ServiceAnswers:
             return [self._together(key, [question])[0] for question in questions]
         except Exception as fault:  # an internal error is reported to all callers of this batch, and to no others
             return [fault] * len(questions)
-        self.batches, self.question_count = self.batches + 1, self.question_count + len(questions)
+        self.question_count += len(questions)
         answers: list[bytes | Exception] = []
         for question, prediction in zip(questions, predictions, strict=True):
             if prediction is None or (question.strict and prediction.verdict.is_refused):
@@ -162,10 +158,7 @@ class ServiceAnswers:
         return _encode({**document, "fingerprint": self.fingerprint})
 
     def of_library(self, question: QuestionBody) -> dict[str, Any]:
-        """Answer a question with special options: loads, explanations, unprofiled traffic.
-
-        Raises the library's SlomoError.
-        """
+        """Answer a question with special options: loads, explanations, unprofiled traffic."""
         prediction = predict(
             question.target,
             question.competitors,

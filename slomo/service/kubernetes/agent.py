@@ -20,9 +20,10 @@ from msgspec import Struct
 
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import SlomoError, TestbedError
+from slomo.service.door.agent_bodies import EnforcementReport
 from slomo.service.kubernetes.containers import Container, PodGroups, one_core
 from slomo.service.kubernetes.counting import Counted, PodCounting
-from slomo.service.kubernetes.enforcing import Enforced, NodeEnforcer
+from slomo.service.kubernetes.enforcing import LONGEST, NodeEnforcer
 from slomo.service.kubernetes.pods import MACHINE, RATE, is_over, need_of
 from slomo.service.kubernetes.rates import DPDK, PacketCount, read_dpdk, reader
 from slomo.service.kubernetes.watch import Watch
@@ -31,8 +32,6 @@ from slomo.service.kubernetes.wire import KubernetesNode, Pod, PodStatus
 _LOG = logging.getLogger("slomo.service")
 #: Least ratio of dropped to served packets at which a function counts as saturated.
 LEAST_DROPPED = 1e-4
-#: Largest length of a reason in a report.
-_LONGEST = 500
 
 
 class _ContainerStatus(Struct):
@@ -132,15 +131,15 @@ class NodeAgent:
                 observed.append({"target": nf, "competitors": others, "throughput_mpps": mpps,
                                  "machine": labels[MACHINE], "server": self._node, **_vectors(counters)})  # fmt: skip
             self.counts["uncounted" if counters.own is None else "counted"] += 1
-            told = {"counters": dict(counters.own)} if counters.own else {"reason": counters.reason[:_LONGEST]}
+            told = {"counters": dict(counters.own)} if counters.own else {"reason": counters.reason[:LONGEST]}
             tenants.append({"tenant": pods[uid].name, "nf": nf, "source": self._counting.source,
                             "throughput_mpps": mpps, **told})  # fmt: skip
         if observed:
             await self._service.observe(observed)
             self.counts["sent"] += len(observed)
-        await self._service.report(self._node, {"tenants": tenants, "enforcement": enforced})
+        await self._service.report(self._node, {"tenants": tenants, "enforcement": msgspec.to_builtins(enforced)})
 
-    async def _enforced(self, pods: "dict[str, tuple[Container, ...] | SlomoError]") -> dict[str, Any] | None:
+    async def _enforced(self, pods: "dict[str, tuple[Container, ...] | SlomoError]") -> EnforcementReport | None:
         """Apply the plan, unless the service is silent; return what to report, or None if settings are not ours."""
         enforcer = self._enforcer
         if enforcer is None:
@@ -150,10 +149,9 @@ class NodeAgent:
             plan = None if document is None else EnforcementPlan.from_dict(document)
             told = await asyncio.to_thread(enforcer.follow, plan, pods)
         except SlomoError as problem:
-            told = Enforced("", "", refusals=(f"the plan is not known: {problem.message}",))
+            told = EnforcementReport("", refusals=[f"the plan is not known: {problem.message}"[:LONGEST]])
         self.counts["refused"] += len(told.refusals)
-        lists = {name: [text[:_LONGEST] for text in getattr(told, name)] for name in ("changes", "refusals")}
-        return {"backend": told.backend, "receipt": told.receipt, **lists}
+        return told
 
     async def end(self) -> None:
         """Undo all settings made on the node."""

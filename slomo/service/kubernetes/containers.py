@@ -33,10 +33,7 @@ class Container:
 
 
 class PodGroups:
-    """Finds the control groups of pods.
-
-    `root`: mount point of control groups.
-    """
+    """Finds the control groups of pods below the mount point `root`."""
 
     def __init__(self, root: Path = Path("/sys/fs/cgroup")) -> None:
         self._knobs = CgroupKnobs(root)

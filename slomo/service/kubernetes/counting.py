@@ -32,11 +32,7 @@ class Counted:
 
 
 class PodCounting:
-    """Reads hardware counters of pods.
-
-    `reader`: counter reader; None if counters cannot be read on this node, for the given `reason`. `socket`: function
-    that returns the socket of a CPU.
-    """
+    """Reads hardware counters of pods; without a `reader` there are none, for the given `reason`."""
 
     def __init__(
         self, reader: CounterReader | None, reason: str = "", socket: Callable[[int], int] = socket_of

@@ -6,7 +6,7 @@ kill, the next agent continues with the receipt of the killed one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import SlomoError
 from slomo.host.journal import Receipt, open_receipts, receipts_directory
+from slomo.service.door.agent_bodies import EnforcementReport
 from slomo.service.kubernetes.containers import Container
 
 #: Pod (``namespace/name``) -> its containers, or the reason why they are unknown.
@@ -26,21 +27,8 @@ _BACKENDS = {
     "slow_memory_bandwidth": "resctrl", "cores": "cgroup", "memory_node": "cgroup", "cpu_weight": "cgroup",
     "cpu_quota": "cgroup", "scheduler": "scheduler",
 }  # fmt: skip
-#: Largest number of changes that a report lists.
-_LISTED = 50
-
-
-@dataclass(frozen=True)
-class Enforced:
-    """Result of one attempt to apply the plan."""
-
-    #: Backend, and receipt of the settings in force; empty without one.
-    backend: str
-    receipt: str
-    #: Changes from the original settings to those in force.
-    changes: tuple[str, ...] = ()
-    #: Settings of the plan that were not made, with the reasons.
-    refusals: tuple[str, ...] = ()
+#: Largest number of changes and of refusals that a report lists, and their largest length.
+_LISTED, LONGEST = 50, 500
 
 
 class NodeEnforcer:
@@ -56,7 +44,7 @@ class NodeEnforcer:
         """Return an enforcer that uses the backend of this name."""
         return cls(node, load_backend(backend))
 
-    def follow(self, plan: EnforcementPlan | None, pods: Pods) -> Enforced:
+    def follow(self, plan: EnforcementPlan | None, pods: Pods) -> EnforcementReport:
         """Give the node the settings of the plan; without a plan, restore the original settings."""
         wanted, refusals = resolved(plan, pods, self._backend.name)
         try:
@@ -70,9 +58,10 @@ class NodeEnforcer:
         except SlomoError as problem:
             refusals.append(problem.message)
         receipt = self._receipt
-        changes = () if receipt is None else tuple(change.text for change in receipt.changes()[:_LISTED])
+        changes = () if receipt is None else receipt.changes()[:_LISTED]
         name = "" if receipt is None else receipt.identifier
-        return Enforced(self._backend.name, name, changes, tuple(refusals[:_LISTED]))
+        texts = [change.text[:LONGEST] for change in changes]
+        return EnforcementReport(self._backend.name, name, texts, [text[:LONGEST] for text in refusals[:_LISTED]])
 
     def end(self) -> None:
         """Undo all changes."""

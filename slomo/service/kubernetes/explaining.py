@@ -72,7 +72,7 @@ def _row(node: str, judgement: Judged, judge: NodeJudge, view: ClusterView) -> d
     row["reason"] = judgement.why or None
     if judgement.host is None or not judgement.is_judged:
         return row
-    verdict = judge.verdict(judgement.host, judgement.mix)
+    verdict = judge.oracle.verdict(judgement.host, judgement.mix)
     row["machine"] = judgement.host.machine
     row["headroom"] = verdict.headroom if math.isfinite(verdict.headroom) else None
     row["rates_mpps"] = {key: list(rate) for key, rate in verdict.rates.items()}

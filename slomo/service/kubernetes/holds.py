@@ -165,11 +165,8 @@ class SharedHolds:
         before = {} if known is None else known.places
         return {uid: place for uid, place in places.items() if before.get(uid) != place}
 
-    def _seen(self, lease: Lease) -> None:
-        """Reserve in this replica the places that another replica has just written."""
-        self._held(lease, -math.inf)
-
-    def _held(self, lease: Lease, since_s: float) -> None:
+    def _seen(self, lease: Lease, since_s: float = -math.inf) -> None:
+        """Reserve in this replica the places that another replica has written, if they last beyond `since_s`."""
         node = lease.metadata.name.removeprefix(PREFIX)
         own = self._wanted.get(node, {})
         for uid, place in self._keep(node, lease).items():
@@ -184,7 +181,7 @@ class SharedHolds:
         names = {lease.metadata.name.removeprefix(PREFIX) for lease in leases}
         self._known = {node: held for node, held in self._known.items() if node in names}
         for lease in leases:  # their time of writing is known only by the replicas' clocks
-            self._held(lease, time.time())
+            self._seen(lease, time.time())
 
 
 def _is_newer(version: str, than: str) -> bool:

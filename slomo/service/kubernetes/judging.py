@@ -8,7 +8,7 @@ supports it.
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slomo.errors import PredictionError, SlomoError
 from slomo.models.library import ModelLibrary
@@ -19,6 +19,7 @@ from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
+from slomo.service.servers import RunningNF, promise
 
 #: Reasons for rejecting nodes: few texts without numbers, since the scheduler groups nodes by text.
 BREAKS, NO_CORE = "slomo: an SLO would break here", "slomo: no core left for a network function"
@@ -35,10 +36,6 @@ MOST_JUDGED = 200_000
 TOGETHER = 256
 #: Time limit for judging one pod [s]; finished judgements are cached, so that a repeated question gets further.
 LONGEST_S = 1.0
-
-
-class JudgesTooLong(PredictionError):  # noqa: N818 - says what happens
-    """The predictions would take longer than the scheduler waits."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,7 @@ class _Mixed:
 
 
 class NodeJudge:
-    """Predicts, by the models of one library, which nodes keep every promise with one more pod.
-
-    `confidence`: probability with which all SLOs of a socket must hold. `factors`: machine type -> workload -> factor
-    that corrects predictions.
-    """
+    """Predicts, by the models of one library and factors that correct them, which nodes keep every promise."""
 
     def __init__(
         self,
@@ -94,6 +87,7 @@ class NodeJudge:
         self._mixes: dict[str, _Mixed] = {}
         #: Number of each mix on each kind of host, used as key since numbers hash faster.
         self._kinds: dict[tuple[Host, Signature], int] = {}
+        #: Cached judgements by the pod's need and the number of the node's mix.
         self._known: dict[PodNeed, dict[int, Judged]] = {}
         self._needs: dict[str, list[PodNeed]] = {}
         self._learned: dict[str, int] = {}
@@ -102,7 +96,11 @@ class NodeJudge:
         """Predict all candidate nodes with one more pod."""
         judged: dict[str, Judged] = {}
         new: dict[Host, dict[int, tuple[Signature, list[str]]]] = {}
-        remembered, begun = self._known_of(need), time.monotonic()
+        if sum(map(len, self._known.values())) > MOST_JUDGED:
+            self._known.clear()
+            self._kinds.clear()
+            self._mixes.clear()
+        remembered, begun = self._known.setdefault(need, {}), time.monotonic()
         nodes, mixes, own = view.nodes, self._mixes, view.node_of(uid)
         for name in names:
             node, mixed = nodes.get(name, _UNKNOWN), mixes.get(name)
@@ -120,7 +118,7 @@ class NodeJudge:
             order = list(bases.items())
             for first in range(0, len(order), TOGETHER):
                 if time.monotonic() - begun > LONGEST_S:
-                    raise JudgesTooLong("judging takes too long, ask again")
+                    raise PredictionError("judging takes too long, ask again")
                 part = order[first : first + TOGETHER]
                 answers = self._judged(need, host, [mix for _, (mix, _) in part])
                 for (kind, (_, alike)), answer in zip(part, answers, strict=True):
@@ -160,14 +158,6 @@ class NodeJudge:
             self._needs[machine] = [PodNeed(self.library[machine, key].workload.nf, 0.5) for key in keys]
         return self._needs[machine]
 
-    def _known_of(self, need: PodNeed) -> dict[int, Judged]:
-        """Return the cached judgements for a pod's network function and promise."""
-        if sum(map(len, self._known.values())) > MOST_JUDGED:
-            self._known.clear()
-            self._kinds.clear()
-            self._mixes.clear()
-        return self._known.setdefault(need, {})
-
     def _judged(self, need: PodNeed, host: Host, bases: list[Signature]) -> list[Judged]:
         """Predict mixes with one more pod; mixes not seen before are predicted in one batch."""
         number = self.number(need, host.machine)
@@ -197,9 +187,11 @@ class NodeJudge:
         """Return the mix that some pods form on a kind of server."""
         return tuple(sorted(self.number(need, host.machine) for need in needs))
 
-    def verdict(self, host: Host, mix: Signature) -> MixVerdict:
-        """Return whether a mix keeps every promise, with the predictions."""
-        return self.oracle.verdict(host, mix)
+    def predicted(self, machine: str, item: RunningNF, piece: Piece, verdict: MixVerdict) -> RunningNF:
+        """Return a function whose workload a verdict has predicted, with its rates and the state of its promise."""
+        mpps, low, high = verdict.rates[item.workload]
+        state, why = promise(item.needed_mpps, self.oracle.breach(machine, piece, item.workload, verdict))
+        return replace(item, predicted_mpps=mpps, low_mpps=low, high_mpps=high, state=state, why=why)
 
     def _answer(self, host: Host, signature: Signature, number: int, verdict: MixVerdict) -> Judged:
         """Return the judgement of a node; of empty nodes, those rank first of which the pod takes the least share."""

@@ -26,10 +26,7 @@ LASTS_S, RENEW_S, ACTS_S = 6, 1.0, 4.0
 
 
 class Leader:
-    """Takes part in the election of the leader among the service's replicas.
-
-    `identity`: name of this replica. `models`: function that returns the fingerprint of this replica's models.
-    """
+    """Takes part in the election of the leader; `models` returns the fingerprint of this replica's models."""
 
     def __init__(
         self,

@@ -96,11 +96,7 @@ def _enough(
 
 
 class Preemptor:
-    """Makes room for pods of high priority by evicting others.
-
-    With the mode "dry-run" the API server checks rights and budgets, and changes nothing. `counted`: counts by mode and
-    outcome.
-    """
+    """Makes room for pods of high priority by evicting others; in mode "dry-run" the API server only checks that."""
 
     def __init__(self, watch: Watch, view: ClusterView, mode: Eviction, counted: Counter) -> None:
         self._watch, self._view, self._mode, self._counted = watch, view, mode, counted

@@ -131,10 +131,7 @@ _READERS: Mapping[str, RateReader] = {"http": read_prometheus, "https": read_pro
 
 
 def reader(scheme: str) -> RateReader:
-    """Return the reader of a URL scheme: Prometheus, or a plug-in of the group `slomo.rate_readers`.
-
-    Raises ConfigurationError if there is none.
-    """
+    """Return the reader of a URL scheme: Prometheus, or a plug-in of the group `slomo.rate_readers`."""
     if scheme in _READERS:
         return _READERS[scheme]
     if scheme not in plugins(GROUP):

@@ -11,7 +11,7 @@ from slomo.placement.feasibility.mixes import Host, Signature
 from slomo.service.kubernetes.judging import NO_MODELS, NodeJudge
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.kubernetes.view import ClusterView, NodeView
-from slomo.service.servers import RunningNF, RunningServer, promise
+from slomo.service.servers import RunningNF, RunningServer
 
 #: Number of nodes judged together; between two such batches, the scheduler is answered.
 AT_A_TIME = 64
@@ -68,7 +68,7 @@ class Running:
         return RunningServer(name, host.machine, host.cores, tenants)
 
     def _judged(self, host: Host, node: NodeView) -> tuple[RunningNF, ...]:
-        verdict = self._judge.verdict(host, self._judge.mix(host, node.tenants.values()))
+        verdict = self._judge.oracle.verdict(host, self._judge.mix(host, node.tenants.values()))
         tenants = []
         pieces = [self._judge.pieces[self._judge.number(need, host.machine)] for need in node.tenants.values()]
         for (uid, need), piece in zip(node.tenants.items(), pieces, strict=True):
@@ -76,15 +76,10 @@ class Running:
                 tenants.append(self._unjudged(uid, need, UNPROFILED if verdict.rates else CROWDED))
                 continue
             (workload,) = piece.workloads
-            mpps, low, high = verdict.rates[workload]
-            breach = self._judge.oracle.breach(host.machine, piece, workload, verdict)
-            state, why = promise(piece.needed_mpps, breach)
-            tenants.append(
-                RunningNF(
-                    self._view.names.get(uid, uid), workload, 0, "", piece.needed_mpps, mpps, low, high,
-                    self._judge.estimates.solo_mpps(host.machine, workload), state, why, uid,
-                )
-            )  # fmt: skip
+            solo = self._judge.estimates.solo_mpps(host.machine, workload)
+            name, needed = self._view.names.get(uid, uid), piece.needed_mpps
+            item = RunningNF(name, workload, needed_mpps=needed, solo_mpps=solo, uid=uid)
+            tenants.append(self._judge.predicted(host.machine, item, piece, verdict))
         return tuple(tenants)
 
     def _unjudged(self, uid: str, need: PodNeed, why: str) -> RunningNF:

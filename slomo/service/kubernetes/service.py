@@ -29,7 +29,7 @@ from slomo.service.kubernetes.view import ClusterView
 from slomo.service.kubernetes.watch import WRITERS, Watch
 from slomo.service.kubernetes.wire import BindingArgs, Pod
 from slomo.service.lasting import lasting
-from slomo.service.metrics import Gauge, Metrics
+from slomo.service.metrics import Gauge, Metrics, plain
 from slomo.service.servers import RunningNF, RunningServer
 from slomo.service.tracing import Tracer
 
@@ -65,11 +65,7 @@ class PlacesHeld(PredictionError):  # noqa: N818 - says what is so
 
 
 class KubernetesRoom:
-    """Answers the requests of the Kubernetes scheduler.
-
-    `confidence`: probability with which all SLOs of a socket must hold. `evict`: whether pods are evicted from nodes on
-    which a promise is broken, at most `per_minute` pods per minute.
-    """
+    """Answers the requests of the Kubernetes scheduler, and evicts at most `per_minute` pods per minute."""
 
     def __init__(
         self,
@@ -190,17 +186,17 @@ class KubernetesRoom:
         """Yield metrics of the watched cluster."""
         if not self.is_on:
             return
-        view = self.view
-        yield "slomo_kubernetes_nodes", "Nodes in view.", (), {(): float(len(view.nodes))}
-        yield "slomo_kubernetes_pods", "Pods in view that slomo judges.", (), {(): float(len(view.pods))}
-        yield "slomo_kubernetes_holds", "Places held between score and bind.", (), {(): float(len(view.holds))}
-        yield "slomo_kubernetes_view_fresh", "1 while the view is fresh.", (), {(): float(view.is_fresh)}
-        is_shared = float(self.holds is not None and self.holds.is_shared)
-        yield "slomo_kubernetes_holds_shared", "1 while other replicas see held places.", (), {(): is_shared}
-        is_leading = float(self.leader is not None and self.leader.is_leading)
-        yield "slomo_kubernetes_leading", "1 on the replica that tells pods and evicts.", (), {(): is_leading}
-        differ = float(self.leader is not None and self.leader.models_differ)
-        yield "slomo_kubernetes_models_differ", "1 while another replica leads by other models.", (), {(): differ}
+        view, holds, leader = self.view, self.holds, self.leader
+        yield plain("slomo_kubernetes_nodes", "Nodes in view.", len(view.nodes))
+        yield plain("slomo_kubernetes_pods", "Pods in view that slomo judges.", len(view.pods))
+        yield plain("slomo_kubernetes_holds", "Places held between score and bind.", len(view.holds))
+        yield plain("slomo_kubernetes_view_fresh", "1 while the view is fresh.", view.is_fresh)
+        is_shared = holds is not None and holds.is_shared
+        yield plain("slomo_kubernetes_holds_shared", "1 while other replicas see held places.", is_shared)
+        is_leading = leader is not None and leader.is_leading
+        yield plain("slomo_kubernetes_leading", "1 on the replica that tells pods and evicts.", is_leading)
+        differ = leader is not None and leader.models_differ
+        yield plain("slomo_kubernetes_models_differ", "1 while another replica leads by other models.", differ)
 
     async def filter(
         self, pod: Pod, names: list[str], *, binds: bool = False
@@ -208,8 +204,7 @@ class KubernetesRoom:
         """Return the nodes on which every promise is kept with the pod, and the reasons for rejecting the others.
 
         With a watched API server, only the best node passes, since the pod's place is reserved there at once. If the
-        scheduler `binds` pods by `bind`, the place is written to the API until then. Raises NotSynced, JudgesTooLong,
-        TakenMeanwhile or PlacesHeld if no decision is possible at present; the scheduler then asks again.
+        scheduler `binds` pods by `bind`, the place is written to the API until then.
         """
         need = self._ready(pod)
         if need is None:
@@ -231,7 +226,9 @@ class KubernetesRoom:
                 passed = [_best(ranks)]
                 held = self._hold(uid, need, passed[0], self.holds)
                 if binds:
-                    self._choose(uid, need, passed[0], held)
+                    held.add_done_callback(_retrieve)
+                    self._chosen = {key: item for key, item in self._chosen.items() if key in self.view.holds}
+                    self._chosen[uid] = need, passed[0], held
                 elif not await held:
                     continue
             elif not passed:
@@ -266,12 +263,6 @@ class KubernetesRoom:
                     await asyncio.wait(self._writes, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError as error:
             raise NotBound(SLOW) from error
-
-    def _choose(self, uid: str, need: PodNeed, node: str, held: asyncio.Task[bool]) -> None:
-        """Remember the task that reserves a pod's place until the pod is bound or the reservation ends."""
-        held.add_done_callback(_retrieve)
-        self._chosen[uid] = need, node, held
-        self._chosen = {key: item for key, item in self._chosen.items() if key == uid or key in self.view.holds}
 
     async def bind(self, order: BindingArgs) -> None:
         """Bind a pod once its place is reserved in the API; judge again if another replica took places on the node."""
@@ -358,8 +349,10 @@ class KubernetesRoom:
         need = self._ready(pod)
         if need is None or need.fault:
             return [{"Host": name, "Score": 0} for name in names]
-        judged = self._judged(pod, need, names)
-        ranks = _ranks(judged)
+        uid, changes, judged = self._latest  # of `filter`, if it was asked about this pod and nothing has changed
+        if not uid or uid != pod.metadata.uid or changes != self.view.changes or not judged.keys() >= set(names):
+            judged = self.judge.judge(need, pod.metadata.uid, names, self.view)
+        ranks = _ranks({name: judged[name] for name in names})
         if not ranks:
             return [{"Host": name, "Score": 0} for name in names]
         best = _best(ranks)
@@ -369,13 +362,6 @@ class KubernetesRoom:
         scores = {name: math.floor(1 + 8 * order[value] / steps) for name, value in ranks.items()}
         scores[best] = MOST_SCORE
         return [{"Host": name, "Score": scores.get(name, 0)} for name in names]
-
-    def _judged(self, pod: Pod, need: PodNeed, names: list[str]) -> dict[str, Judged]:
-        """Return the judgements of nodes with the pod: the recent ones of `filter`, or new predictions."""
-        uid, changes, judged = self._latest
-        if uid and uid == pod.metadata.uid and changes == self.view.changes and all(name in judged for name in names):
-            return {name: judged[name] for name in names}
-        return self.judge.judge(need, pod.metadata.uid, names, self.view)
 
     def _ready(self, pod: Pod) -> PodNeed | None:
         """Return a pod's need; None if slomo does not judge the pod."""

@@ -42,7 +42,9 @@ class Teller:
         """Update the condition of those pods whose state has changed."""
         if self._clock() < self._not_before_s:
             return
-        wrong = [item for server in servers for item in server.tenants if self._is_wrong(item)]
+        tenants = [item for server in servers for item in server.tenants if item.state != "none"]
+        # a promise that was kept from the start needs no condition
+        wrong = [item for item in tenants if _SAID[item.state][0] != (self._view.told.get(item.uid) or "True")]
         for item in wrong[:MOST_AT_A_TIME]:
             try:
                 status = await self._tell(item)
@@ -56,12 +58,6 @@ class Teller:
                 _LOG.warning("the API server refuses conditions and events (%d): metrics and page tell alone", status)
                 self._not_before_s = self._clock() + REFUSED_S
                 return
-
-    def _is_wrong(self, item: RunningNF) -> bool:
-        stands = self._view.told.get(item.uid, "")
-        if item.state == "none":
-            return False
-        return _SAID[item.state][0] != (stands or "True")  # a promise that was kept from the start needs no condition
 
     async def _tell(self, item: RunningNF) -> int:
         namespace, _, name = item.owner.partition("/")

@@ -115,11 +115,9 @@ class Watch:
                           lambda node: view.node_gone(node.metadata.name)),
             "pods": WatchedKind("/api/v1/pods", Pod, view.replace_pods, view.pod_seen,
                          lambda pod: view.pod_gone(pod.metadata.uid)),
+            "slopolicies": WatchedKind("/apis/slomo.io/v1alpha1/slopolicies", SLOPolicy, view.replace_policies,
+                                       view.policy_seen, view.policy_gone, is_optional=True),
         }  # fmt: skip
-        self.kinds["slopolicies"] = WatchedKind(
-            "/apis/slomo.io/v1alpha1/slopolicies", SLOPolicy, view.replace_policies, view.policy_seen, view.policy_gone,
-            is_optional=True,
-        )  # fmt: skip
         self.namespace = _namespace(address)
         self.trouble = ""
         self.lists = 0

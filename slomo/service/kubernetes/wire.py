@@ -19,7 +19,6 @@ class Metadata(Struct):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     resource_version: str = msgspec.field(default="", name="resourceVersion")
-    deletion_timestamp: str | None = msgspec.field(default=None, name="deletionTimestamp")
     owner_references: list[dict[str, Any]] | None = msgspec.field(default=None, name="ownerReferences")
 
     @property
@@ -32,7 +31,6 @@ class PodSpec(Struct):
     """Fields of a pod's specification that slomo reads."""
 
     node_name: str = msgspec.field(default="", name="nodeName")
-    scheduler_name: str = msgspec.field(default="", name="schedulerName")
     priority: int | None = None
     preemption_policy: str | None = msgspec.field(default=None, name="preemptionPolicy")
 
@@ -138,10 +136,7 @@ class ExtenderArgs(Struct):
 
 
 def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | None]:
-    """Return the pod, the nodes' names in order and, in ``Nodes`` mode, the undecoded nodes.
-
-    Properties of nodes in the request are ignored, since nodes are known from the API server.
-    """
+    """Return the pod, the nodes' names in order and, in ``Nodes`` mode, the undecoded nodes."""
     pod = args.Pod or args.pod or Pod()
     names = next((item for item in (args.NodeNames, args.nodenames, args.nodeNames) if item is not None), None)
     if names is not None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from slomo.service.page.frame import choice, field, number, share
+from slomo.service.page.frame import choice, field, number, promise_field, question_form, share
 from slomo.service.page.markup import Markup, joined, table, tag
 from slomo.service.servers import TIGHT, RunningNF, RunningServer, promises
 
@@ -15,15 +15,8 @@ MOST_AT_RISK = 200
 
 def state_text(row: RunningServer) -> str:
     """Return a server's state in words."""
-    texts = {
-        "ample": f"promises kept, {_spare(row)} % to spare",
-        "tight": f"tight, {_spare(row)} % to spare",
-        "broken": "a promise may break",
-        "unjudged": "a promise cannot be judged",
-        "free": "nothing promised",
-        "empty": "empty",
-    }
-    return texts[row.kind]
+    spare = f"{_spare(row)} % to spare"
+    return {"ample": f"promises kept, {spare}", "tight": f"tight, {spare}"}.get(row.kind, KINDS[row.kind][1])
 
 
 def _spare(row: RunningServer) -> str:
@@ -43,11 +36,7 @@ KINDS = {
 
 
 def cluster_content(servers: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:
-    """Return the content of the cluster page.
-
-    `servers`: servers with their tenants. `functions`: network functions to choose from. `is_kubernetes`: whether
-    servers are Kubernetes nodes and tenants pods, which the Kubernetes scheduler places.
-    """
+    """Return the content of the cluster page; pods on Kubernetes nodes are placed by their scheduler, not here."""
     if not servers:
         return _no_servers(is_kubernetes=is_kubernetes)
     stands = tag("div", _tiles(servers), at_risk(servers), data_live="stands")
@@ -187,28 +176,22 @@ def _cell(row: RunningServer) -> Markup:
 
 
 def _forms(rows: Sequence[RunningServer], functions: list[str], *, is_kubernetes: bool) -> Markup:
-    promise = tag("input", type="number", name="share", id="share", min="0", max="100", value="80", inputmode="numeric")
     name = tag("input", type="text", name="id", id="id", required=True, maxlength="200", placeholder="edge-1")
     place = tag(
         "form",
         tag("h2", "Place a request"),
         field("Name", "id", name),
         field("Network function", "nf", choice("nf", functions)),
-        field("Promise, % of its throughput alone (0: none)", "share", promise),
+        promise_field("80"),
         tag("p", tag("button", "Would it fit?", type="submit", name="what_if", value="1"),
             tag("button", "Place", type="submit", class_="strong"), class_="actions"),
         data_action="place",
         class_="card",
     )  # fmt: skip
-    look = tag(
-        "form",
+    look = question_form(
         tag("h2", "What would it cost here?"),
         field("Network function", "add", choice("add", functions)),
         field("Server", "server", choice("server", [row.name for row in rows[:2000]])),
-        tag("p", tag("button", "Show", type="submit"), class_="actions"),
-        action="/whatif",
-        method="get",
-        class_="card",
     )
     if is_kubernetes:
         text = "Pods are placed by their scheduler: give a pod schedulerName: slomo-scheduler and slomo.io/nf."

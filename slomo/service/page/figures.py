@@ -15,10 +15,7 @@ _FULL = 200.0
 
 
 def interval_bar(item: RunningNF, observed_mpps: float | None = None) -> Markup:
-    """Draw a predicted throughput with its interval, on a scale from 0 to 100 % of solo throughput.
-
-    A triangle marks the promise and a circle the observed throughput; ticks are at 0, 50 and 100 %.
-    """
+    """Draw a predicted throughput with its interval, the promise (triangle) and what was observed (circle)."""
     mpps, low, high = item.predicted_mpps or 0.0, item.low_mpps or 0.0, item.high_mpps or item.predicted_mpps or 0.0
     solo = item.solo_mpps or max(high, item.needed_mpps, 1e-12)
 

@@ -65,6 +65,20 @@ def field(label: str, name: str, control: Markup) -> Markup:
     return tag("p", tag("label", label, for_=name), control, class_="field")
 
 
+def promise_field(value: str) -> Markup:
+    """Return a form control for a promise in percent of solo throughput."""
+    control = tag("input", type="number", name="share", id="share", min="0", max="100", value=value or "0",
+                  inputmode="numeric")  # fmt: skip
+    return field("Promise, % of its throughput alone (0: none)", "share", control)
+
+
+def question_form(*parts: Any, kind: str = "card") -> Markup:
+    """Return the form, with these fields, that asks what one more network function would do to a server."""
+    button = tag("button", "Show", type="submit", class_="strong" if kind != "card" else None)
+    actions = tag("p", button, class_="actions")
+    return tag("form", *parts, actions, action="/whatif", method="get", class_=kind)
+
+
 def choice(name: str, options: Any, chosen: str = "") -> Markup:
     """Return a select element for texts; a text that HTML would trim also gets an explicit value."""
     return tag(

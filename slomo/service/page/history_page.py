@@ -15,11 +15,7 @@ MOST_ROWS = 48
 
 
 def history_content(told: dict[str, Any], rows: list[dict[str, Any]], hours: int, every_s: float) -> Markup:
-    """Return the content of the history page.
-
-    `told`: points of a window of so many `hours`, as `slomo.service.history.History.told` returns them. `rows`: fewer
-    points of the same window, for the table. `every_s`: time between two points [s].
-    """
+    """Return the content of the history page: `told` by `History.told`, and fewer `rows` of it for the table."""
     links = [
         tag("a", f"{item} h", href=f"/history?hours={item}", aria_current="true" if item == hours else None)
         for item in HOURS

@@ -1,19 +1,17 @@
 """Page of one server: its network functions with predictions and promises, and the effect of one more function."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slomo.service.one_more import OneMore
 from slomo.service.page.agent_section import agent_content
 from slomo.service.page.cluster_page import KINDS, server_link, state, state_text
 from slomo.service.page.figures import interval_bar
-from slomo.service.page.frame import choice, field, number, share
+from slomo.service.page.frame import choice, field, number, promise_field, question_form, share
 from slomo.service.page.markup import Markup, joined, table, tag
 from slomo.service.servers import RunningNF, RunningServer
 
-#: Function from a RunningNF to its observed throughput [Mpps]; None without one.
-Observed = Callable[[RunningNF], float | None]
 _SCALE = (
     "Scale: % of the throughput alone. Broad line: interval; stroke: predicted; triangle: promise; circle: observed."
 )
@@ -26,16 +24,14 @@ def server_content(
     server: RunningServer,
     told: dict[str, Any] | None,
     functions: list[str],
-    observed: Observed,
+    observed: Mapping[str, float],
     report: dict[str, Any] | None = None,
     *,
     can_remove: bool,
 ) -> Markup:
     """Return the content of a server's page.
 
-    `told`: cost of each tenant to each other; None if unknown. `functions`: network functions to choose from. `report`:
-    latest report of the node's agent. `can_remove`: whether the page offers to remove tenants; pods must be deleted
-    through Kubernetes.
+    `told`: cost of each tenant to each other; None if unknown. `observed`: workload -> observed over predicted.
     """
     machine = server.machine or "machine type not known"
     lead = f"{machine}, {len(server.tenants)} of {server.cores} cores in use: {state_text(server)}."
@@ -51,14 +47,19 @@ def server_content(
                 None if can_remove and report is None else agent_content(report),
                 data_live="tenants",
             ),
-            _add(server.name, functions),
+            question_form(
+                tag("h2", "What if one more came?"),
+                tag("input", type="hidden", name="server", value=server.name),
+                field("Network function", "add", choice("add", functions)),
+                promise_field(""),
+            ),
             tag("p", tag("a", "All servers", href="/")),
         ]
     )
 
 
 def _tenants(
-    tenants: Sequence[RunningNF], told: dict[str, Any] | None, observed: Observed, *, can_remove: bool
+    tenants: Sequence[RunningNF], told: dict[str, Any] | None, observed: Mapping[str, float], *, can_remove: bool
 ) -> Markup:
     rows: list[list[Any]] = []
     for place, item in enumerate(tenants):
@@ -68,7 +69,8 @@ def _tenants(
                          aria_label=f"Remove {item.owner}")  # fmt: skip
         core = f", core {item.socket}:{item.seat}" if item.seat else ""
         who = [item.owner, tag("small", f"{item.workload.split('@')[0]}{core}", class_="why")]
-        observed_mpps = observed(item)
+        ratio = observed.get(item.workload)
+        observed_mpps = None if ratio is None or item.predicted_mpps is None else ratio * item.predicted_mpps
         less = observed_mpps is not None and observed_mpps < item.needed_mpps
         why = "; ".join(filter(None, (item.why, "but less was observed" if less else "")))
         promise = [_promised(item), tag("small", why, class_="why") if why else None]
@@ -120,44 +122,16 @@ def _costs(told: dict[str, Any]) -> Markup:
     )
 
 
-def _promise_field(value: str) -> Markup:
-    control = tag("input", type="number", name="share", id="share", min="0", max="100", value=value or "0",
-                  inputmode="numeric")  # fmt: skip
-    return field("Promise, % of its throughput alone (0: none)", "share", control)
-
-
-def _add(name: str, functions: list[str]) -> Markup:
-    return tag(
-        "form",
-        tag("h2", "What if one more came?"),
-        tag("input", type="hidden", name="server", value=name),
-        field("Network function", "add", choice("add", functions)),
-        _promise_field(""),
-        tag("p", tag("button", "Show", type="submit"), class_="actions"),
-        action="/whatif",
-        method="get",
-        class_="card",
-    )
-
-
 def whatif_content(
     servers: Sequence[str], functions: list[str], asked: tuple[str, str, str], told: OneMore | str | None
 ) -> Markup:
-    """Return the page about one more function: broken promises, predictions before and after, remedies.
-
-    `servers`, `functions`: names to choose from. `asked`: server, network function and promise [%]. `told`: the effect,
-    or the reason why it is unknown; None if nothing was asked.
-    """
+    """Return the page about one more function; `told` is its effect, why it is unknown, or None if nothing is asked."""
     server, add, promise = asked
-    form = tag(
-        "form",
+    form = question_form(
         field("Network function", "add", choice("add", functions, add)),
         field("Server", "server", choice("server", servers, server)),
-        _promise_field(promise),
-        tag("p", tag("button", "Show", type="submit", class_="strong"), class_="actions"),
-        action="/whatif",
-        method="get",
-        class_="card row",
+        promise_field(promise),
+        kind="card row",
     )
     if told is None:
         text = "Choose a network function and a server: whose promise would break, and where else would it fit?"

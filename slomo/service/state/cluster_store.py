@@ -17,7 +17,6 @@ from slomo.placement.online.change import ClusterChange
 from slomo.placement.online.lifecycle import Lifecycle
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster, Server
-from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request
 from slomo.service.door.operation import Answer, Call
 from slomo.service.door.problems import Problem
@@ -31,10 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClusterStore:
-    """Places requests on the cluster and stores the results.
-
-    `confidence`: probability with which all SLOs of a socket must hold.
-    """
+    """Places requests on the cluster and stores the results."""
 
     def __init__(
         self, store: Store, model_store: ModelStore, policy: str = "predicted", confidence: float = 0.95
@@ -56,11 +52,6 @@ class ClusterStore:
         if placer is None:
             raise Problem(409, "there are no servers yet", hint="POST /v1/cluster/servers")
         return placer
-
-    @property
-    def placer_or_none(self) -> Placer | None:
-        """The placer of the present cluster; None if there is no cluster."""
-        return self._placer
 
     @property
     def has_cluster(self) -> bool:
@@ -136,14 +127,16 @@ class ClusterStore:
                 journal.add_decision(connection, "place", item.request, item.to_dict(), fingerprint)
             number = None
             if after:
-                self._advance(connection)
+                self.revision = journal.advance(connection)
                 number = journal.add_receipt(connection, "place", caller, dict.fromkeys(after), after)
         except BaseException:
             for item in decisions:
                 if item.accepted:
                     placer.remove(item.request)
             raise
-        return _placed(decisions, number, fingerprint), 200
+        accepted = sum(item.accepted for item in decisions)
+        told = {"accepted": accepted, "refused": len(decisions) - accepted, "receipt": number}
+        return {"decisions": [item.to_dict() for item in decisions], **told, "fingerprint": fingerprint}, 200
 
     def remove(self, connection: sqlite3.Connection, request: str, caller: str) -> tuple[dict[str, Any], int]:
         """Remove a placed request."""
@@ -154,7 +147,7 @@ class ClusterStore:
         document = placer.decision(request).to_dict()
         journal.put_entries(connection, {request: None})
         journal.add_decision(connection, "remove", request, document, self.model_store.answers.fingerprint)
-        self._advance(connection)
+        self.revision = journal.advance(connection)
         number = journal.add_receipt(connection, "remove", caller, {request: before}, {request: None})
         placer.remove(request)  # last, since after it only the disk can fail, and then the placer is rebuilt
         return {"removed": document, "receipt": number}, 200
@@ -171,7 +164,7 @@ class ClusterStore:
             try:
                 number = self._written(connection, "rebalance", caller, before, after)
             except BaseException:
-                self._restore([*held.values()])
+                _refill(placer, held.values())
                 raise
         rows = [{"request": move.request, "source": move.source, "target": move.target} for move in moves]
         return {"moves": rows, "receipt": number}, 200
@@ -200,7 +193,7 @@ class ClusterStore:
         before, after = ({entry["request"]["id"]: entry for entry in snapshot["placed"]} for snapshot in snapshots)
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         if not names:
-            self._advance(connection)
+            self.revision = journal.advance(connection)
             return None
         held, now = ({name: entries.get(name) for name in names} for entries in (before, after))
         return self._written(connection, change.what.split()[0], caller, held, now)
@@ -220,9 +213,9 @@ class ClusterStore:
         _refuse_failed(placer.snapshot()["closed"], receipt)
         values = {**held, **receipt["before"]}
         try:
-            self._restore([entry for entry in values.values() if entry is not None])
+            _refill(placer, [entry for entry in values.values() if entry is not None])
         except SlomoError as error:
-            self._restore([*held.values()])
+            _refill(placer, held.values())
             raise Problem(409, f"receipt {number} cannot be undone: {error.message}") from None
         made = self._written(connection, f"undo {receipt['verb']}", caller, receipt["after"], receipt["before"])
         journal.mark_undone(connection, number, made)
@@ -238,17 +231,10 @@ class ClusterStore:
     ) -> int:
         journal.put_entries(connection, after)
         journal.put_order(connection, [item.id for item in self.placer.requests])
-        self._advance(connection)
+        self.revision = journal.advance(connection)
         for name in after:
             journal.add_decision(connection, verb, name, {"entry": after[name]}, self.model_store.answers.fingerprint)
         return journal.add_receipt(connection, verb, caller, before, after)
-
-    def _advance(self, connection: sqlite3.Connection) -> int:
-        self.revision = journal.advance(connection)
-        return self.revision
-
-    def _restore(self, placed: Iterable[Entry]) -> None:
-        _refill(self.placer, placed)
 
     def add_servers(self, connection: sqlite3.Connection, documents: Sequence[Entry]) -> tuple[dict[str, Any], int]:
         """Add servers to the cluster."""
@@ -259,9 +245,9 @@ class ClusterStore:
             raise Problem(409, f"there is a server '{twice[0]}' already", hint="remove it first")
         made = self._made(connection, [*journal.servers(connection), *documents])
         journal.put_servers(connection, documents)
-        number = self._advance(connection)
+        self.revision = journal.advance(connection)
         self._placer = made
-        return {"servers": len(held) + len(documents), "revision": number}, 201
+        return {"servers": len(held) + len(documents), "revision": self.revision}, 201
 
     def remove_server(self, connection: sqlite3.Connection, name: str) -> tuple[dict[str, Any], int]:
         """Remove an empty server from the cluster."""
@@ -274,9 +260,9 @@ class ClusterStore:
         left = [item for item in documents if item["name"] != name]
         journal.drop_server(connection, name)
         made = self._made(connection, left)
-        number = self._advance(connection)
+        self.revision = journal.advance(connection)
         self._placer = made
-        return {"servers": len(left), "revision": number}, 200
+        return {"servers": len(left), "revision": self.revision}, 200
 
     def exchange_models(self, factors: Mapping[str, Mapping[str, float]] | None = None) -> None:
         """Use new models and correction factors for the cluster, between two changes."""
@@ -300,16 +286,6 @@ def _check_revision(expected: str | None, revision: int) -> None:
         raise Problem(
             412, f"the cluster is at {etag(revision)}, not at {expected[:80]}", hint="read it again, then decide again"
         )
-
-
-def _placed(decisions: Sequence[Decision], receipt: int | None, fingerprint: str) -> dict[str, Any]:
-    return {
-        "decisions": [item.to_dict() for item in decisions],
-        "accepted": sum(item.accepted for item in decisions),
-        "refused": sum(not item.accepted for item in decisions),
-        "receipt": receipt,
-        "fingerprint": fingerprint,
-    }
 
 
 def server_documents(bodies: Iterable[Any]) -> list[Entry]:

@@ -47,7 +47,6 @@ class Store:
         #: Function that the writer calls after a transaction was lost, before waiting callers are answered, so that
         #: memory is rebuilt from disk.
         self.on_lost: Callable[[], None] = lambda: None
-        self._name = "file:slomo-state?mode=memory" if path is None else str(path)
         self._waiting: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
         self._readers = threading.local()
         self._guard: sqlite3.Connection | None = None
@@ -101,15 +100,6 @@ class Store:
             connection.execute("PRAGMA query_only = 1")
             self._readers.connection = connection
         return run(connection)
-
-    def backup(self, target: Path) -> None:
-        """Copy the state file consistently while it is in use.
-
-        Raises StoreError if the copy cannot be written.
-        """
-        if self.path is None:
-            raise StoreError("the state is kept in memory", hint="start with --state FILE")
-        copy_state(self.path, target)
 
     def close(self) -> None:
         """Execute the waiting writes, then close the file, which is whole without its write-ahead log."""

@@ -37,6 +37,12 @@ class UndoReport:
     #: Why the change could not be undone; its receipt stays open.
     left: str = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the receipt, and the settings by what became of them."""
+        restored = [change.knob for change in self.result.restored]
+        others = {name: list(getattr(self.result, name)) for name in ("vanished", "foreign", "covered")}
+        return {"receipt": self.receipt, "restored": restored, **others}
+
 
 def read_plan(path: str | Path, *, server: str | None = None, machine: str | None = None) -> EnforcementPlan:
     """Read a plan of settings, or make one from the decisions that `slomo place --json` printed.

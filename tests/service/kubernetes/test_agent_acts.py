@@ -293,7 +293,7 @@ class TestCgroupOfPods:
 
         told = enforcer.follow(asked, {"default/edge": (container,)})
 
-        assert told.refusals == ()
+        assert told.refusals == []
         assert path.read_text().strip() == value
         enforcer.end()
         assert path.read_text().strip() == usual

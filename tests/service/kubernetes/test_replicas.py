@@ -126,7 +126,7 @@ def test_two_replicas_that_choose_at_the_same_time_break_no_promise(start: Start
     for name in names:
         here = [wish for wish in wishes if placed[wish.metadata.uid] == name]
         mix = tuple(sorted(judge.number(need, machine) for wish in here if (need := need_of(wish)) is not None))
-        assert judge.verdict(host, mix).ok, name
+        assert judge.oracle.verdict(host, mix).ok, name
     assert api.refused > 0
     assert sum(map(bool, placed.values())) >= 15
     assert not binds or api.bound == {uid: where for uid, where in placed.items() if where}

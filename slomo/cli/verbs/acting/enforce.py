@@ -9,6 +9,7 @@ import click
 
 from slomo.cli.options import json_option
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.errors import UsageError
 
 if TYPE_CHECKING:
     from slomo.enforce.plan import EnforcementPlan
@@ -122,7 +123,6 @@ def show_machine(backend: str, receipts: Path | None, as_json: bool) -> None:
 @json_option
 def undo_receipt(receipt: str | None, everything: bool, receipts: Path | None, as_json: bool) -> int:
     """Undo the changes that RECEIPT records, or with --all all recorded changes. Exit code 3 if a change remains."""
-    from slomo.errors import UsageError
     from slomo.workflow.acting.enforce import undo_receipts
 
     if (receipt is None) != everything:
@@ -130,7 +130,7 @@ def undo_receipt(receipt: str | None, everything: bool, receipts: Path | None, a
     reports = undo_receipts(receipt, receipts)
     left = [report for report in reports if report.left]
     if as_json:
-        emit_json([{"receipt": r.receipt, **_result(r.result), "ended": r.ended, "left": r.left} for r in reports])
+        emit_json([{**each.to_dict(), "ended": each.ended, "left": each.left} for each in reports])
         return 3 if left else 0
     for report in reports:
         result = report.result
@@ -147,12 +147,3 @@ def undo_receipt(receipt: str | None, everything: bool, receipts: Path | None, a
     if left:
         note(f"{len(left)} of {len(reports)} receipts are left open")
     return 3 if left else 0
-
-
-def _result(result: Any) -> dict[str, Any]:
-    return {
-        "restored": [change.knob for change in result.restored],
-        "vanished": list(result.vanished),
-        "foreign": list(result.foreign),
-        "covered": list(result.covered),
-    }
