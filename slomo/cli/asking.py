@@ -26,10 +26,7 @@ server_option = click.option(
 
 
 def client(url: str) -> "Client":
-    """Return a client of the service at `url`, with the access token from the environment.
-
-    Raises ConfigurationError if httpx is not installed.
-    """
+    """Return a client of the service at `url`, with the access token from the environment."""
     from slomo.client import Client
 
     return Client(url, os.environ.get("SLOMO_TOKEN"), timeout_s=120.0)
@@ -47,10 +44,7 @@ def refuse_others(service: str, *forwarded: str) -> None:
 
 
 def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Prediction":
-    """Return a service's answer to `slomo predict`.
-
-    Raises UsageError for an option that needs local models, and ServiceError for an error of the service.
-    """
+    """Return a service's answer to `slomo predict`."""
     from slomo.workflow.names import named
 
     same = ("machine", "model", "method", "compat", "port_gbps", "window_s", "coverage", "strict")
@@ -68,10 +62,7 @@ def predicted(service: str, *, explain: bool, options: dict[str, Any]) -> "Predi
 def placed(
     service: str, path: str, *, show: "Callable[[Sequence[Decision]], None]", what_if: bool, as_json: bool
 ) -> int:
-    """Ask a service to place a file's requests on its own cluster, `show` the decisions, and return the exit code.
-
-    Raises UsageError for an option that needs a local cluster, and ServiceError for an error of the service.
-    """
+    """Ask a service to place a file's requests on its own cluster, `show` the decisions, and return the exit code."""
     from slomo.placement.problem.documents import read_requests
 
     refuse_others(service, "cluster", "what_if")

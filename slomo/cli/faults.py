@@ -20,12 +20,7 @@ BROKEN_PIPE = 141
 
 
 def report(error: BaseException, *, as_json: bool = False) -> int:
-    """Print `error` on stderr and return the exit code.
-
-    `as_json`: print one object ``{"error": {"type", "message", "hint", "exit_code"}}``. Codes: 2 usage or
-    configuration, 3 testbed, 4 measurement, 5 prediction, 70 internal fault, 130 interrupted, 128 and the number of the
-    signal that ends the process. If ``SLOMO_DEBUG`` is set, the error itself is raised.
-    """
+    """Print `error` on stderr, `as_json` as one object, and return the exit code."""
     if isinstance(error, (click.exceptions.Exit, SystemExit)):
         code = error.exit_code if isinstance(error, click.exceptions.Exit) else error.code
         return code if isinstance(code, int) else 0

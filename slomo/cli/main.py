@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from slomo.cli import faults
+from slomo.errors import UnknownNameError
 from slomo.extras import translated
 
 #: Sub-command -> its line in `slomo --help`; its file is in verbs/, verbs/inventory/ or verbs/acting/.
@@ -72,17 +73,13 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return the command `cmd_name`."""
-        if cmd_name not in COMMANDS:
-            return None
-        return load_command(cmd_name)
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the words name. Raises UnknownNameError, with the nearest name, if there is none."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from slomo.errors import UnknownNameError
-
             raise UnknownNameError("command", args[0], COMMANDS)
         ctx.meta[_VERB] = next(iter(args), None)
         return super().resolve_command(ctx, args)
@@ -104,14 +101,6 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        click.echo(f"slomo {version('slomo')}")
-        ctx.exit()
-
-
 #: Settings of every command's context.
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -120,14 +109,7 @@ CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_w
 @click.option(
     "--config", metavar="FILE", help="Settings file (default: ./slomo.toml, then ~/.config/slomo/slomo.toml)."
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version and exit.",
-)
+@click.version_option(package_name="slomo", message="slomo %(version)s", help="Print the version and exit.")
 def cli(config: str | None) -> None:
     """Predict how much a network function slows down when it shares a server.
 

@@ -1,5 +1,6 @@
 """Options that several commands share, and the settings from which defaults come."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ import click
 from slomo.cli.output import note, output_path
 from slomo.cli.types import COUNT, DIR, FILE, MACHINE, MODEL, RATE, SECONDS, SEED, SHARE
 from slomo.config import Settings, load_settings
+from slomo.errors import ConfigurationError
 from slomo.vocabulary.defaults import COMPATS, DEFAULT_METHOD, DEFAULT_MODEL, EQUILIBRIUM, METHODS
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ def settings(*, method: str | None = None, **options: Any) -> Settings:
 
 def own_network_functions(paths: Sequence[str]) -> "list[NetworkFunction]":
     """Load the user's own network functions from ``--nf FILE``; print a note if one replaces a shipped one."""
-    from slomo.errors import ConfigurationError
+    if not paths:
+        return []
     from slomo.vocabulary.network_function import load_network_function, network_function_names
 
     for path in paths:
@@ -135,8 +138,13 @@ window_option = click.option(
 )
 
 
-def prediction_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `slomo.prediction.options.PredictionOptions`, and the shared port, to a command."""
-    for option in (compat_option, coverage_option, window_option, port_option, method_option, model_option):
-        command = option(command)
-    return command
+def together(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """Return one decorator for several options, which the help lists in this order."""
+    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+
+#: Options of `slomo.prediction.options.PredictionOptions`, and the shared port.
+prediction_options = together(model_option, method_option, port_option, window_option, coverage_option, compat_option)
+#: Options of a command that simulates, and of one that runs many experiments or mixes.
+simulation_options = together(own_nf_option, seed_option, json_option)
+run_options = together(own_nf_option, jobs_option, scheduler_option, seed_option, json_option)

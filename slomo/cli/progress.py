@@ -1,5 +1,7 @@
 """Announce on stderr slow steps that come before any measurement."""
 
+import functools
+
 from slomo.cli.output import note
 
 
@@ -7,11 +9,5 @@ def announce_compilation() -> None:
     """Print one line on stderr before the simulator is compiled."""
     from slomo.simulator.first_compile import on_first_compile
 
-    told: set[str] = set()
-
-    def tell(line: str) -> None:
-        if line not in told:  # campaigns simulate in several threads, and any of them may be the first
-            told.add(line)
-            note(f"note: {line}")
-
-    on_first_compile(tell)
+    # once: campaigns simulate in several threads, and any of them may be the first
+    on_first_compile(functools.cache(lambda line: note(f"note: {line}")))

@@ -13,6 +13,7 @@ import click
 from slomo.cli.options import RenamedOption, json_option
 from slomo.cli.output import note, tell
 from slomo.cli.types import FILE, POSITIVE_COUNT
+from slomo.errors import SlomoError
 
 
 @click.command()
@@ -75,7 +76,6 @@ async def _observe(
     enforce: str | None = None,
 ) -> dict[str, int]:
     from slomo.client import AsyncClient
-    from slomo.errors import SlomoError
     from slomo.files.opening import read_text
     from slomo.service.kubernetes.agent import NodeAgent
     from slomo.service.kubernetes.counting import PodCounting

@@ -1,18 +1,14 @@
 """`slomo chain`: service chains whose stages may share cores."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from slomo.cli.options import RenamedOption, json_option, own_network_functions, own_nf_option, seed_option, settings
+from slomo.cli.options import RenamedOption, json_option, own_network_functions, settings, simulation_options
 from slomo.cli.output import emit, emit_json, emit_table, figure_path, note
 from slomo.cli.types import AMOUNT, COUNT, FILE, POSITIVE_COUNT, SECONDS
 from slomo.files.stored import stored
-
-if TYPE_CHECKING:
-    from slomo.simulator.sharing.result import ChainSimulation
-    from slomo.testbed.host.chains.looks import HostChainResult
 
 
 @click.group()
@@ -112,16 +108,6 @@ def run(
         summary = {"policy": policy, "delivered_mpps": result.delivered_mpps, "wasted": result.wasted}
         emit_json({**summary, "fairness": result.fairness, **stored(result)})
         return
-    _print(result)
-
-
-def _emit(chains: Sequence[tuple[object, ...]], stages: Sequence[tuple[object, ...]]) -> None:
-    headers = ("offered [Mpps]", "delivered [Mpps]", "lost at entry", "lost behind [%]", "p50 [us]", "p99 [us]")
-    emit_table(("chain", *headers), chains)
-    emit_table(("stage", "core share", "served [Mpps]", "cost [cycles]", "switches/s"), stages)
-
-
-def _print(result: "HostChainResult") -> None:
     _emit(
         [
             (c.name, c.offered_mpps, c.delivered_mpps, c.lost_at_entry, 100 * c.wasted, c.p50_us, c.p99_us)
@@ -148,6 +134,12 @@ def _print(result: "HostChainResult") -> None:
         f"wasted work {100 * result.wasted:.1f} %, Jain's index {result.fairness:.3f}, "
         f"control {100 * result.control_share:.2f} % of a core, {result.weight_writes} weights written"
     )
+
+
+def _emit(chains: Sequence[tuple[object, ...]], stages: Sequence[tuple[object, ...]]) -> None:
+    headers = ("offered [Mpps]", "delivered [Mpps]", "lost at entry", "lost behind [%]", "p50 [us]", "p99 [us]")
+    emit_table(("chain", *headers), chains)
+    emit_table(("stage", "core share", "served [Mpps]", "cost [cycles]", "switches/s"), stages)
 
 
 @command.command("predict")
@@ -212,9 +204,7 @@ def predict(document: str, policy: str, rounds: int, measure: bool, as_json: boo
     help="Simulated time over which packets are counted.",
 )
 @click.option("--warm-ms", type=AMOUNT, default=200.0, metavar="MS", help="Simulated warm-up time before counting.")
-@own_nf_option
-@seed_option
-@json_option
+@simulation_options
 def simulate(
     document: str, policy: str, nf_files: tuple[str, ...], seed: int | None, as_json: bool, **options: Any
 ) -> None:
@@ -235,10 +225,6 @@ def simulate(
     if as_json:
         emit_json({"policy": policy, **stored(result)})
         return
-    _print_simulated(result)
-
-
-def _print_simulated(result: "ChainSimulation") -> None:
     _emit(
         [
             (

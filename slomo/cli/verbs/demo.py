@@ -13,6 +13,7 @@ import click
 
 from slomo.cli.options import jobs_option, json_option, machine_option, seed_option, settings
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.progress import announce_compilation
 from slomo.cli.types import DIR
 from slomo.files.durable import write_durably
 
@@ -50,8 +51,6 @@ def command(out: str, as_json: bool, **options: Any) -> None:
 
     Writes profile.parquet, models/ and report.html to DIR; runs that DIR already holds are not repeated.
     """
-    from slomo.cli.progress import announce_compilation
-
     chosen = settings(**options)
     started = time.perf_counter()
     folder = Path(out)
@@ -70,7 +69,8 @@ def command(out: str, as_json: bool, **options: Any) -> None:
 def _demonstrate(folder: Path, machine: str, seed: int, jobs: int | None) -> Demonstration:
     from slomo.records.storage import save_dataset
     from slomo.workflow.evaluate import evaluate
-    from slomo.workflow.profile import profile
+    from slomo.workflow.predict import predict
+    from slomo.workflow.profile import plan_experiments, profile
     from slomo.workflow.progress import ProgressBar
     from slomo.workflow.train import train
 
@@ -89,35 +89,20 @@ def _demonstrate(folder: Path, machine: str, seed: int, jobs: int | None) -> Dem
     library = train(dataset, seed=seed)
     library.save(folder / "models")
     note(f"3/4 predicting {TEST_MIXES} mixes that were never run")
-    predictions = _predictions(library, machine, seed)
+    test: dict[str, Any] = {"plan": "mixes", "mixes": TEST_MIXES, "stream": "test"}
+    mixes = plan_experiments(NETWORK_FUNCTIONS, machine=machine, seed=seed, **test).colocations
+    predictions = tuple(predict(mix.target, mix.competitors, library) for mix in mixes if mix.target is not None)
     note("4/4 running these mixes to see whether that was right")
     with ProgressBar("running mixes") as bar:
-        tested = profile(
-            NETWORK_FUNCTIONS,
-            plan="mixes",
-            mixes=TEST_MIXES,
-            stream="test",
-            store=folder / "mixes.sqlite",
-            progress=bar,
-            **common,
-        )
+        tested = profile(NETWORK_FUNCTIONS, store=folder / "mixes.sqlite", progress=bar, **test, **common)
     frame = tested.frame
     measured = tuple(frame.loc[frame["tenant"] == 0, "throughput_mpps"].tolist())
     return Demonstration(dataset, library, predictions, measured, evaluate(library, tested))
 
 
-def _predictions(library: "ModelLibrary", machine: str, seed: int) -> "tuple[Prediction, ...]":
-    """Predict the target of every test mix before any of them is run."""
-    from slomo.workflow.predict import predict
-    from slomo.workflow.profile import plan_experiments
-
-    plan = plan_experiments(
-        NETWORK_FUNCTIONS, machine=machine, plan="mixes", mixes=TEST_MIXES, stream="test", seed=seed
-    )
-    return tuple(predict(mix.target, mix.competitors, library) for mix in plan.colocations if mix.target is not None)
-
-
 def _page(made: Demonstration, machine: str) -> str:
+    from importlib.metadata import version
+
     from slomo.evaluation.baselines import default_of
     from slomo.prediction.predictor import Predictor
     from slomo.report import sections
@@ -139,14 +124,9 @@ def _page(made: Demonstration, machine: str) -> str:
         f"Network functions profiled on a simulated {host.description}, and predicted in mixes they were never run in."
     )
     headline = sections.headline(made.evaluation, answering)
-    return render_html("Predicted and simulated slowdown", parts, headline=headline, lead=lead, footer=_footer(made))
-
-
-def _footer(made: Demonstration) -> str:
-    from importlib.metadata import version
-
-    seed = made.dataset.environment.get("seed")
-    return f"Made by slomo {version('slomo')}, seed {seed}. The simulator is the ground truth here; a rack may differ."
+    by = f"Made by slomo {version('slomo')}, seed {made.dataset.environment.get('seed')}."
+    footer = f"{by} The simulator is the ground truth here; a rack may differ."
+    return render_html("Predicted and simulated slowdown", parts, headline=headline, lead=lead, footer=footer)
 
 
 def _show(made: Demonstration) -> None:

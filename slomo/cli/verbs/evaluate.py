@@ -7,19 +7,17 @@ import click
 from slomo.cli.options import (
     compat_option,
     coverage_option,
-    jobs_option,
-    json_option,
     machine_option,
     models_option,
     own_network_functions,
-    own_nf_option,
     report_option,
-    scheduler_option,
-    seed_option,
+    run_options,
     settings,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.progress import announce_compilation
 from slomo.cli.types import DATASET, FILE, MODEL, POSITIVE_COUNT
+from slomo.errors import UsageError
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
@@ -51,11 +49,7 @@ if TYPE_CHECKING:
 @click.option("--figure", type=FILE, help="Draw the errors found with --budgets: .png, .svg or .pdf.")
 @coverage_option
 @compat_option
-@own_nf_option
-@jobs_option
-@scheduler_option
-@seed_option
-@json_option
+@run_options
 def command(
     as_json: bool, report: str | None, budgets: str | None, profile: str | None, figure: str | None, **options: Any
 ) -> None:
@@ -71,9 +65,12 @@ def command(
     Example: slomo evaluate --mixes 50
     """
     if budgets is not None:
-        _learn(budgets, profile, options, figure=figure, report=report, as_json=as_json)
+        from slomo.cli.verbs.learning import show_learning_curve
+
+        show_learning_curve(budgets, profile, options, figure=figure, report=report, as_json=as_json)
         return
-    _refuse_without_budgets(profile=profile, figure=figure)
+    if lone := [name for name, value in (("profile", profile), ("figure", figure)) if value is not None]:
+        raise UsageError(f"--{lone[0]} was given without --budgets", hint="add --budgets 20,60,200")
     evaluation, doubt = _evaluated(**options)
     if report is not None:
         _write_report(evaluation, report, doubt)
@@ -88,47 +85,9 @@ def command(
         emit_table(part.headers, part.rows)
         click.echo()
     for name, baseline in evaluation.baselines.items():
-        note(f"{name} in its better form ({baseline['form']}): {baseline['mape']:.2f} %" + _times(baseline))
+        text, times = f"{name} in its better form ({baseline['form']}): {baseline['mape']:.2f} %", baseline["times"]
+        note(text if times is None else f"{text}, {times:.1f} times as far off as the {baseline['default']}")
     note(f"{evaluation.mixes} mixes on {evaluation.machine}; intervals promise {100 * evaluation.nominal_coverage:g} %")
-
-
-def _times(baseline: dict[str, Any]) -> str:
-    return (
-        "" if baseline["times"] is None else f", {baseline['times']:.1f} times as far off as the {baseline['default']}"
-    )
-
-
-def _learn(budgets: str, profile: str | None, options: dict[str, Any], **shown: Any) -> None:
-    """Run the mixes that are missing, and print the error of every model over the number of runs (learning curve)."""
-    from slomo.cli.verbs.learning import show_learning_curve
-    from slomo.workflow.progress import ProgressBar
-
-    chosen = settings(**{name: options[name] for name in ("machine", "seed", "jobs")})
-    with ProgressBar("running mixes") as bar:
-        show_learning_curve(
-            budgets,
-            profile,
-            options["dataset"],
-            models=options["names"] or None,
-            machine=options["machine"],
-            mixes=options["mixes"],
-            seed=chosen.seed,
-            own=own_network_functions(options["nf_files"]),
-            testbed=chosen.testbed,
-            store=options["store"],
-            jobs=chosen.jobs or None,
-            progress=bar,
-            scheduler=options["scheduler"],
-            **shown,
-        )
-
-
-def _refuse_without_budgets(**options: str | None) -> None:
-    from slomo.errors import UsageError
-
-    for name, value in options.items():
-        if value is not None:
-            raise UsageError(f"--{name} was given without --budgets", hint="add --budgets 20,60,200")
 
 
 def _evaluated(
@@ -142,7 +101,6 @@ def _evaluated(
     **options: Any,
 ) -> tuple["Evaluation", str]:
     """Return the evaluation, and a note with reasons to doubt its figures."""
-    from slomo.cli.progress import announce_compilation
     from slomo.models.library import load_library
     from slomo.models.responses.latent import PAIRS
     from slomo.records.catalog import find_dataset

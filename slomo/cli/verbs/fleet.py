@@ -7,6 +7,7 @@ import click
 from slomo.cli.options import json_option, own_network_functions, own_nf_option, scheduler_option
 from slomo.cli.output import emit, emit_json, emit_table, note
 from slomo.cli.types import DATASET, FILE
+from slomo.errors import ConfigurationError, UsageError
 
 if TYPE_CHECKING:
     from slomo.profiling.plans.plan import ExperimentPlan
@@ -45,7 +46,6 @@ def profile(
     Ctrl-C keeps finished runs. The same command, started again, collects the runs that the hosts have finished and
     continues.
     """
-    from slomo.errors import UsageError
     from slomo.fleet.campaign import describe_on_hosts, profile_on_hosts
     from slomo.fleet.hosts import load_fleet
     from slomo.records.storage import save_dataset
@@ -83,7 +83,6 @@ def profile(
 
 
 def _plan(path: str) -> "ExperimentPlan":
-    from slomo.errors import ConfigurationError
     from slomo.files.documents import parse
     from slomo.files.opening import read_text
     from slomo.profiling.plans.plan import ExperimentPlan

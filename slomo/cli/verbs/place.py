@@ -3,6 +3,7 @@
 Without a sub-command, the arguments are CLUSTER and REQUESTS, as in `slomo place cluster.yaml requests.yaml`.
 """
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,19 +12,21 @@ from click.core import ParameterSource
 from slomo.cli.asking import placed as placed_by_service
 from slomo.cli.asking import server_option
 from slomo.cli.options import (
-    jobs_option,
     json_option,
     machine_option,
     method_option,
     model_option,
     models_option,
+    own_network_functions,
     own_nf_option,
     report_option,
-    scheduler_option,
+    run_options,
     seed_option,
     settings,
+    simulation_options,
 )
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.progress import announce_compilation
 from slomo.cli.types import FILE, POLICY, POSITIVE_COUNT
 from slomo.cli.verbs.place_change import change
 from slomo.cli.verbs.place_dynamic import (
@@ -46,6 +49,8 @@ from slomo.cli.verbs.place_output import (
     show_measurements,
     show_prices,
 )
+from slomo.errors import UsageError
+from slomo.extras import need
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
@@ -61,16 +66,8 @@ if TYPE_CHECKING:
 class DefaultGroup(click.Group):
     """A group of commands whose first word may be left out; it then runs `batch`."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the sub-command; by default `batch`."""
-        if args and args[0] not in self.commands:
-            return "batch", self.commands["batch"], args
-        return super().resolve_command(ctx, args)
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Pass options before CLUSTER to the command `batch`, too."""
+        """Put the word `batch` before CLUSTER, or the options before it, where no other command is named."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["batch", *args]
         return super().parse_args(ctx, args)
@@ -143,8 +140,6 @@ def batch(
             placed_by_service(service, path, show=show_decisions, what_if=what_if, as_json=as_json)
         )
     if options["requests"] is None or what_if:
-        from slomo.errors import UsageError
-
         raise UsageError("--what-if was given without --server" if what_if else "which requests?",
                          hint="slomo place CLUSTER REQUESTS, or slomo place REQUESTS --server URL")  # fmt: skip
     if are_for_chains([options["policy"]]):
@@ -156,10 +151,13 @@ def batch(
     decisions = [
         placer.decision(item.id) if item.id in placed else _refusal(placer, item, refused) for item in requests
     ]
-    judgement = _checked(placer, requests, options) if check else None
-    if snapshot is not None:
-        import json
+    judgement = None
+    if check:
+        from slomo.placement.over_time.judge import asked_times
 
+        judge = _judge(options["nf_files"], options["seed"], placer.cluster)
+        judgement = judge.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
+    if snapshot is not None:
         write_durably(snapshot, json.dumps(placer.snapshot(), indent=1) + "\n")
     measurements = None
     if worth_measuring is not None:
@@ -209,19 +207,10 @@ def _placed(
     if price_per_broken is None:
         return place(cluster, asked, chosen.models, policy, confidence=confidence, **common), asked, ()
     if click.get_current_context().get_parameter_source("confidence") is not ParameterSource.DEFAULT:
-        from slomo.errors import UsageError
-
         raise UsageError("--confidence and --price-per-broken: the price chooses the confidence",
                          hint="give one of them")  # fmt: skip
     placer, priced = place_at_price(cluster, asked, chosen.models, policy, price_per_broken=price_per_broken, **common)
     return placer, asked, priced
-
-
-def _checked(placer: "Placer", requests: Any, options: dict[str, Any]) -> "Judgement":
-    from slomo.placement.over_time.judge import asked_times
-
-    judge = _judge(options["nf_files"], options["seed"], placer.cluster)
-    return judge.judge(placer, requests=len(requests), decision_ms=asked_times(placer, requests))
 
 
 def _judge(
@@ -231,8 +220,6 @@ def _judge(
     jobs: int | None = None,
     scheduler: str | None = None,
 ) -> "Judge":
-    from slomo.cli.options import own_network_functions
-    from slomo.cli.progress import announce_compilation
     from slomo.workflow.place import make_judge
 
     announce_compilation()
@@ -278,11 +265,7 @@ def _refusal(placer: "Placer", request: "Request", refused: "dict[str, Request]"
 @profiles_option
 @report_option
 @handover_option
-@own_nf_option
-@seed_option
-@jobs_option
-@scheduler_option
-@json_option
+@run_options
 def compare(as_json: bool, policies: tuple[str, ...], report: str | None, **options: Any) -> None:
     """Place REQUESTS by several policies, and simulate every result to count broken SLOs.
 
@@ -333,13 +316,10 @@ def _compared(policies: tuple[str, ...], options: dict[str, Any]) -> "list[Judge
 @click.argument("network_functions", nargs=-1, required=True, metavar="NF...")
 @machine_option
 @click.option("--out", required=True, type=FILE, help="File to write.")
-@own_nf_option
-@seed_option
-@json_option
+@simulation_options
 def profiles(**options: Any) -> None:
     """Measure throughput over cache ways and latency over load: another name of `slomo profile NF... --plan ways`."""
     from slomo.cli.verbs.profile import command as profile_command
-    from slomo.extras import need
 
     need("pandas", extra="simulate")  # the extra that `slomo profile` names, too
     click.get_current_context().invoke(profile_command, plan="ways", **options)
@@ -356,8 +336,6 @@ def workload(family: str, count: int, out: str, seed: int | None, as_json: bool)
 
     FAMILY is sensitive, insensitive or combination (ResQ's), slomo, or numasfp (chains with rates over time).
     """
-    import json
-
     from slomo.placement.problem.request import requests_to_dict
     from slomo.placement.workloads import numasfp_chains, resq_requests, slomo_requests
 

@@ -16,7 +16,6 @@ from slomo.vocabulary.defaults import DEFAULT_MODEL, EQUILIBRIUM
 if TYPE_CHECKING:
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.online.placer import Placer
-    from slomo.placement.problem.request import Request
 
 _ON_SERVERS = ("drain", "fail", "cordon", "uncordon", "remove", "taint")
 _FROM_FILES = ("add", "update", "preempt")
@@ -128,6 +127,7 @@ def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any])
     from slomo.models.library import load_library
     from slomo.placement.online.change import ClusterChange
     from slomo.placement.online.lifecycle import CHANGES, taken_options
+    from slomo.placement.over_time.reoptimise import reoptimise
     from slomo.placement.problem.documents import read_cluster, read_requests
 
     life = placer.lifecycle
@@ -140,7 +140,9 @@ def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any])
         rows = life.at_risk()
         return [ClusterChange(f"promises{'' if rows else ', none at risk'}", True, at_risk=rows)]
     if action == "reoptimise":
-        return [_reoptimised(placer, read_requests(subject) if subject else (), options)]
+        done = reoptimise(placer, **options, arriving=read_requests(subject) if subject else ())
+        refused = tuple(decision for decision in done.decisions if not decision.accepted)
+        return [ClusterChange(f"re-optimise ({done.text})", True, moves=done.moves, refused=refused)]
     if action == "fail" and "=" in subject:
         method = "fail_domain"
         subject, _, options["value"] = subject.partition("=")
@@ -150,15 +152,6 @@ def _changes(placer: "Placer", action: str, subject: str, flags: dict[str, Any])
     elif action == "use":
         subjects = (load_library(subject),)
     return [life.act(method, each, what_if=flags["what_if"], **options) for each in subjects]
-
-
-def _reoptimised(placer: "Placer", arriving: "Sequence[Request]", options: dict[str, Any]) -> "ClusterChange":
-    from slomo.placement.online.change import ClusterChange
-    from slomo.placement.over_time.reoptimise import reoptimise
-
-    reoptimisation = reoptimise(placer, **options, arriving=arriving)
-    refused = tuple(decision for decision in reoptimisation.decisions if not decision.accepted)
-    return ClusterChange(f"re-optimise ({reoptimisation.text})", True, moves=reoptimisation.moves, refused=refused)
 
 
 def _show(changes: "list[ClusterChange]") -> None:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slomo.cli.options import (
-    json_option,
     model_option,
     models_option,
-    own_nf_option,
+    own_network_functions,
     report_option,
-    seed_option,
     settings,
+    simulation_options,
 )
-from slomo.cli.output import emit_json, emit_table, note
+from slomo.cli.output import emit, emit_json, note
+from slomo.cli.progress import announce_compilation
 from slomo.cli.types import AMOUNT, COUNT, POLICY, RATE, SECONDS
 from slomo.cli.verbs.place_output import (
     confidence_option,
@@ -29,7 +29,6 @@ from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
     from slomo.placement.over_time.judgement import Judgement
-    from slomo.placement.over_time.timeline import Timeline
     from slomo.placement.problem.chain import RatedChain
     from slomo.workflow.chains.on_nodes import Handover, PlacedChains
 
@@ -81,7 +80,6 @@ def _check_names(
     known: "Sequence[str]",
 ) -> None:
     """Raise an error for network functions without description, model or profile, whose names may be mistyped."""
-    from slomo.cli.options import own_network_functions
     from slomo.models.library import nf_of
     from slomo.vocabulary.network_function import network_function_names, stage_names
 
@@ -95,8 +93,6 @@ def _check_names(
 
 def judge_on_nodes(placed: "PlacedChains", options: dict[str, Any]) -> "Judgement":
     """Simulate chains that were placed on NUMA nodes."""
-    from slomo.cli.options import own_network_functions
-    from slomo.cli.progress import announce_compilation
     from slomo.workflow.chains.judge import judge_chains
 
     announce_compilation()
@@ -178,16 +174,13 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
 @profiles_option
 @click.option("--check", is_flag=True, help="Simulate the placed servers at intervals, and count broken SLOs.")
 @report_option
-@own_nf_option
-@seed_option
-@json_option
+@simulation_options
 def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **options: Any) -> None:
     """Simulate requests that come and go on CLUSTER, with periodic re-optimisation (ResQ, NSDI'18, section 5.3).
 
     REQUESTS arrive at random times in the order of the file and stay for random times. With --every-s, each policy is
     run twice: without and with re-optimisation.
     """
-    from slomo.cli.options import own_network_functions
     from slomo.models.library import load_library
     from slomo.models.partition_profile import load_profiles
     from slomo.placement.online.placer import Placer
@@ -195,6 +188,7 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **opt
     from slomo.placement.over_time.timeline import play
     from slomo.placement.problem.documents import read_cluster, read_requests
     from slomo.placement.workloads import arrivals
+    from slomo.report.placement_figures import timeline_page, timeline_rows
     from slomo.workflow.place import check_model, make_judge
 
     chosen = settings(models=options["models"], model=options["model"], seed=options["seed"])
@@ -219,22 +213,10 @@ def timeline(as_json: bool, report: str | None, policies: tuple[str, ...], **opt
             how = {"threshold": options["threshold"], "planner": options["planner"], "judge": judge, "moves": budget}
             timelines.append(play(placer, events, every_s=every_s, **how))
     if report is not None:
-        from slomo.report.placement_figures import timeline_page
-
         write_durably(report, timeline_page(timelines))
         note(f"report: {report}")
-    if as_json:
-        emit_json({"timelines": timelines})
-    else:
-        _show(timelines)
-
-
-def _show(timelines: "list[Timeline]") -> None:
-    from slomo.report.placement_figures import timeline_rows
-
-    headers, rows = timeline_rows(timelines)
-    emit_table(headers, rows)
-    for item in timelines:
+    emit({"timelines": timelines}, *timeline_rows(timelines), as_json=as_json)
+    for item in () if as_json else timelines:
         for when, what in item.reoptimisations:
             if what.migrated:
                 note(f"{item.policy}: {when:g} s: {what.text}")

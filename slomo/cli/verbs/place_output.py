@@ -54,11 +54,7 @@ def show_measurements(told: "Measurements") -> None:
 
 
 def show_decisions(decisions: "Sequence[Decision]", stages: Mapping[str, int] | None = None) -> None:
-    """Print where every request was placed, with its cache ways and throttles, and why requests were refused.
-
-    If `stages`, the number of stages of each request's chain, is given, also show the load that all its instances must
-    serve together.
-    """
+    """Print where every request was placed or why it was refused; `stages` of chains tell the load of all instances."""
     stages = stages or {}
     placed = [item for decision in decisions for item in decision.assignments]
     partitioned = any(item.llc_way_mask is not None for item in placed)

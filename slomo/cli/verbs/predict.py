@@ -1,6 +1,5 @@
 """`slomo predict`: predict the throughput that a network function loses beside others, with saved models."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ from slomo.cli.options import (
     json_option,
     machine_option,
     models_option,
+    own_network_functions,
     own_nf_option,
     prediction_options,
     scheduler_option,
@@ -20,6 +20,7 @@ from slomo.cli.options import (
 )
 from slomo.cli.output import SHARES, emit_json, figure_path, format_table, note, tell
 from slomo.cli.types import FILE, NF, RATE
+from slomo.errors import InvalidValueError, UsageError
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -111,8 +112,6 @@ def command(
         options |= {"explain": explain, "figure": figure, "service": service}
         _bulk(**bulk, as_json=as_json, options=options)
         return
-    from slomo.errors import UsageError
-
     if options["target"] is None:
         raise UsageError("no target is named", hint="add --target NF, or --from mixes.parquet --to predicted.parquet")
     if unread := [name for name in ("scheduler", "jobs", "verdicts") if bulk[name]]:
@@ -124,7 +123,10 @@ def command(
         _check(options)
         prediction = _predicted(options)
     if place is not None:
-        _draw(prediction, place)
+        from slomo.report.explanation_figures import waterfall
+
+        waterfall(prediction).savefig(place)
+        note(f"waterfall written to {place}")
     if as_json:
         emit_json(prediction.to_dict())
         return
@@ -144,7 +146,6 @@ def _bulk(
     options: dict[str, Any],
 ) -> None:
     """Predict every mix of a file."""
-    from slomo.errors import UsageError
     from slomo.fleet.batches import BulkQuestion
     from slomo.fleet.bulk import predict_file
     from slomo.models.library import load_library
@@ -184,8 +185,6 @@ def _bulk(
 
 def _check(options: dict[str, Any]) -> None:
     """Refuse options that contradict or override each other."""
-    from slomo.errors import UsageError
-
     vector, joint = options["vector"], options["method"] == "equilibrium"
     for wrong, what, hint in (
         (vector and options["beside"],
@@ -213,7 +212,8 @@ def _predicted(options: dict[str, Any]) -> "Prediction":
     chosen = settings(**{name: options[name] for name in ("models", "machine", "model", "method", "coverage", "seed")})
     library = load_library(chosen.models)
     machine = _machine(options["machine"], chosen.machine, library)
-    _check_own(options["nf_files"], machine, library)
+    for function in own_network_functions(options["nf_files"]):
+        library.find(function.name, machine)  # refused without a model, which alone predicts
     common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage}
     common["strict"] = options["strict"]
     if options["vector"]:
@@ -243,18 +243,7 @@ def _machine(requested: str | None, default: str, library: "ModelLibrary") -> st
     return library.name_of(machine_given(requested))
 
 
-def _check_own(files: tuple[str, ...], machine: str | None, library: Any) -> None:
-    """Raise an error for an invalid file of a network function, or for one without a model, which alone predicts."""
-    if files:
-        from slomo.cli.options import own_network_functions
-
-        for function in own_network_functions(files):
-            library.find(function.name, machine)
-
-
 def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, float]:
-    from slomo.errors import InvalidValueError
-
     pairs: dict[str, float] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -301,13 +290,6 @@ def _text(prediction: "Prediction") -> str:
     return "\n".join(lines)
 
 
-def _draw(prediction: "Prediction", place: Path) -> None:
-    from slomo.report.explanation_figures import waterfall
-
-    waterfall(prediction).savefig(place)
-    click.echo(f"waterfall written to {place}", err=True)
-
-
 def _who(why: "Explanation") -> str:
     """Return a text with the loss that each competitor causes through each resource, largest first."""
     from slomo.prediction.explanation import group_of
@@ -342,24 +324,19 @@ def _latency(delay: "LatencyPrediction") -> list[str]:
 def _explanation(prediction: "Prediction") -> str:
     from slomo.vocabulary.metrics import METRICS
 
-    parts = []
-    if prediction.explanation is not None and not prediction.explanation.metrics and prediction.slowdown > 0:
+    parts, why = [], prediction.explanation
+    if why is not None and not why.metrics and prediction.slowdown > 0:
         return f"  explained   not: model '{prediction.model}' reads no counters that would tell through which resource"
-    if prediction.explanation is not None and prediction.explanation.loss_mpps > 0:
-        loss = prediction.explanation.loss_mpps
-        parts.append(_who(prediction.explanation))
-        why = prediction.explanation
+    if why is not None and why.loss_mpps > 0:
+        loss = why.loss_mpps
+        parts.append(_who(why))
         if why.bottleneck is not None:
             part = 100 * why.groups[why.bottleneck] / loss
             parts.append(f"bottleneck {why.bottleneck} ({part:.0f} % of the loss); what helps: {why.lever}")
-        shares = sorted(prediction.explanation.metrics.items(), key=lambda item: -item[1])
-        rows = [(name, part, 100 * part / loss) for name, part in shares]
-        parts.append(
-            format_table(
-                ("metric", "loss [Mpps]", "share [%]"),
-                [*rows, ("not attributed", prediction.explanation.unattributed_mpps, None)],
-            )
-        )
+        shares = sorted(why.metrics.items(), key=lambda item: -item[1])
+        rows: list[tuple[object, ...]] = [(name, part, 100 * part / loss) for name, part in shares]
+        rows.append(("not attributed", why.unattributed_mpps, None))
+        parts.append(format_table(("metric", "loss [Mpps]", "share [%]"), rows))
     if prediction.composition is not None:
         vector, rules = prediction.composition.vector, prediction.composition.rules
         capped = set(getattr(prediction.composition, "capped", ()))

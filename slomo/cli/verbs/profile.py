@@ -5,19 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slomo.cli.options import (
-    RenamedOption,
-    jobs_option,
-    json_option,
-    machine_option,
-    own_network_functions,
-    own_nf_option,
-    scheduler_option,
-    seed_option,
-    settings,
-)
-from slomo.cli.output import emit_json, emit_table, note, output_path
+from slomo.cli.options import RenamedOption, machine_option, own_network_functions, run_options, settings
+from slomo.cli.output import emit, emit_json, note, output_path
+from slomo.cli.progress import announce_compilation
 from slomo.cli.types import COUNT, DATASET, FILE, NF, POSITIVE_COUNT
+from slomo.errors import InvalidValueError, UnknownNameError, UsageError
+from slomo.extras import need
+from slomo.files.stored import stored
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.outcome import AdaptiveOutcome
@@ -107,11 +101,7 @@ _OVER_PARTITIONS = ("ways", "partitions", "resource-table")
 )
 @click.option("--dry-run", is_flag=True, help="Print the runs, their number and duration, without starting any.")
 @click.option("--save-plan", type=FILE, help="With --dry-run: write the plan to FILE, for `slomo fleet profile`.")
-@own_nf_option
-@jobs_option
-@scheduler_option
-@seed_option
-@json_option
+@run_options
 def command(
     out: str | None,
     store: str | None,
@@ -130,9 +120,6 @@ def command(
 
     Example: slomo profile lpm stats --runs 120 --out profile.parquet
     """
-    from slomo.errors import UnknownNameError, UsageError
-    from slomo.extras import need
-
     if settings(testbed=options["testbed"]).testbed == "host":
         need("pandas", "pyarrow", "scipy", extra="host")  # the extra of `profile` would install the simulator, too
     from slomo.workflow.campaign import PLANS
@@ -187,7 +174,7 @@ def _arguments(
 ) -> dict[str, Any]:
     """Make the testbed, and return the keyword arguments of `workflow.profile`, which include it."""
     from slomo.config import Settings
-    from slomo.errors import UsageError
+    from slomo.profiling.campaign.store import stored_records
     from slomo.testbed.registry import machine_of, make_testbed
 
     chosen = settings(testbed=testbed, machine=machine, seed=seed, jobs=options.pop("jobs"))
@@ -202,7 +189,8 @@ def _arguments(
     host: Machine = machine_of(chosen.testbed, chosen.machine, Settings.machine)
     own = own_network_functions(nf_files)
     if host_file is None:
-        made: Testbed = make_testbed(chosen.testbed, host, own, _recorded(source))
+        recorded = stored_records(source) if source is not None and source.endswith(".sqlite") else source
+        made: Testbed = make_testbed(chosen.testbed, host, own, recorded)
     else:
         from slomo.testbed.host.host_file import load_host
 
@@ -210,17 +198,8 @@ def _arguments(
     return {**options, "machine": host, "testbed": made, "seed": chosen.seed, "jobs": chosen.jobs or None}
 
 
-def _recorded(source: str | None) -> Any:
-    """Return the source of a replay: the original runs if `source` is a store, else the dataset's path."""
-    from slomo.profiling.campaign.store import stored_records
-
-    return stored_records(source) if source is not None and source.endswith(".sqlite") else source
-
-
 def _target_error(text: str | None, design: str) -> float | None:
     """Return a target error given as ``2%`` or ``0.02``."""
-    from slomo.errors import InvalidValueError, UsageError
-
     if text is None:
         return None
     if design != "adaptive":
@@ -289,7 +268,6 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **options
 
 
 def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None:
-    from slomo.cli.progress import announce_compilation
     from slomo.records.schema import PACKED
     from slomo.records.storage import save_dataset
     from slomo.workflow.profile import profile
@@ -302,8 +280,6 @@ def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None
     with ProgressBar("measuring") as bar:
         dataset = profile(**arguments, store=store, progress=bar, report=outcomes.append)
     save_dataset(dataset, out)
-    for outcome in () if as_json else outcomes:
-        note(str(outcome))
     if as_json:
         emit_json(
             {
@@ -319,6 +295,8 @@ def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None
             }
         )
     else:
+        for outcome in outcomes:
+            note(str(outcome))
         note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
         if "mixes" in dataset.environment:
             note(str(dataset.environment["mixes"]))
@@ -330,9 +308,6 @@ def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None
 
 def _show_partitions(out: str | None, as_json: bool, **options: Any) -> None:
     """Measure NFs with different cache ways and throttles; write the profile to `out`, print a table of the plan."""
-    from slomo.cli.progress import announce_compilation
-    from slomo.extras import need
-    from slomo.files.stored import stored
     from slomo.models.partition_profile import save_profiles
     from slomo.placement.chains.allocation import resource_rows
     from slomo.workflow.names import workloads_of
@@ -361,9 +336,6 @@ def _show_partitions(out: str | None, as_json: bool, **options: Any) -> None:
     else:
         table = [(each.workload, ways, mpps) for each in responses for ways, mpps in each.curve]
         shown, head = {"profiles": [stored(profile)]}, ("network function", "cache ways", "throughput [Mpps]")
-    if as_json:
-        emit_json({"out": out, **shown})
-    else:
-        emit_table(head, table)
+    emit({"out": out, **shown}, head, table, as_json=as_json)
     if out is not None and not as_json:
         note(f"{len(responses)} profiles in {out}")

@@ -11,6 +11,7 @@ import click
 from slomo.cli.options import json_option, models_option, settings
 from slomo.cli.output import emit_json, note, tell
 from slomo.cli.types import COUNT, POSITIVE_COUNT, SHARE
+from slomo.errors import UsageError
 
 FILE = click.Path(path_type=Path)
 
@@ -65,14 +66,21 @@ def command(demo: bool, backup: Path | None, body_limit_mib: int, log: str, as_j
 
     Example: slomo serve --demo
     """
+    from slomo.service.logs import JsonLines
     from slomo.service.server import serve
     from slomo.service.settings import ServiceSettings
+    from slomo.service.state.store import copy_state
 
     if backup is not None:
-        _backup(options["state"], backup)
+        if options["state"] is None:
+            hint = "slomo serve --state FILE --backup COPY"
+            raise UsageError("--backup needs --state: which state is to be copied?", hint=hint)
+        copy_state(options["state"], backup)
         tell({"copied": str(backup)}, f"copied to {backup}", as_json=as_json)
         return
-    _log_to_stderr(log)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if log == "json" else logging.Formatter("%(asctime)s %(name)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # else every write to an API server is logged
     models, begin, prepare = Path(settings(models=options.pop("models")).models), None, None
     if demo:
@@ -87,21 +95,3 @@ def command(demo: bool, backup: Path | None, body_limit_mib: int, log: str, as_j
             emit_json({"address": address})
 
     serve(chosen, on_ready=ready, begin=begin, prepare=prepare)
-
-
-def _log_to_stderr(form: str) -> None:
-    from slomo.service.logs import JsonLines
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(name)s %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.INFO)
-
-
-def _backup(state: Path | None, target: Path) -> None:
-    from slomo.errors import UsageError
-    from slomo.service.state.store import copy_state
-
-    if state is None:
-        hint = "slomo serve --state FILE --backup COPY"
-        raise UsageError("--backup needs --state: which state is to be copied?", hint=hint)
-    copy_state(state, target)

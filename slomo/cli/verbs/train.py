@@ -17,6 +17,7 @@ from slomo.cli.options import (
 )
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import DIR, MACHINE, MODEL
+from slomo.errors import ConfigurationError
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -127,7 +128,6 @@ def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:
 
 def _kept(place: Path) -> set[tuple[str, str]]:
     """Return the models already in the directory, of which training replaces only those of the same functions."""
-    from slomo.errors import ConfigurationError
     from slomo.models.library import ModelLibrary
     from slomo.models.storage import INDEX, entries_in
 

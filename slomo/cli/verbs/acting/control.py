@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import json_option
-from slomo.cli.output import emit, emit_json, emit_table, note
+from slomo.cli.output import emit, note
 
 if TYPE_CHECKING:
     from slomo.control.loop import Step
@@ -55,9 +55,6 @@ def show_status(as_json: bool) -> None:
     from slomo.workflow.acting.control import control_status
 
     status = control_status()
-    if as_json:
-        emit_json(status)
-        return
     rows = [
         (
             s["name"],
@@ -69,6 +66,6 @@ def show_status(as_json: bool) -> None:
         )
         for s in status["loops"]
     ]
-    emit_table(("loop", "controller", "state", "rounds", "changes", "broken"), rows)
-    for receipt in status["open_receipts"]:
+    emit(status, ("loop", "controller", "state", "rounds", "changes", "broken"), rows, as_json=as_json)
+    for receipt in () if as_json else status["open_receipts"]:
         click.echo(f"open receipt {receipt}: slomo enforce undo {receipt}")

@@ -6,6 +6,7 @@ import click
 
 from slomo.cli.options import RenamedOption, json_option
 from slomo.cli.output import emit, emit_table, note
+from slomo.errors import ConfigurationError
 from slomo.files.durable import write_durably
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
 
 
 def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None, as_json: bool) -> None:
-    from slomo.errors import ConfigurationError
     from slomo.workflow.acting.noisy_host import run_host_noise
 
     if csv_file is not None or html_file is not None:

@@ -10,6 +10,7 @@ from slomo.cli.asking import asked_about_socket, server_option
 from slomo.cli.options import RenamedOption, json_option, prediction_options, settings
 from slomo.cli.output import emit_json, emit_table, note, note_reasons
 from slomo.cli.types import DIR, MACHINE
+from slomo.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -120,7 +121,6 @@ def command(
 
     Example: slomo whatif lpm stats:2 --models slomo-models
     """
-    from slomo.errors import UsageError
     from slomo.models.library import load_library
     from slomo.vocabulary.machine import load_machine
     from slomo.vocabulary.server_setting import ServerSetting
@@ -210,8 +210,6 @@ def _kept(row: dict[str, Any]) -> str:
 
 def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: "list[Named]") -> "ModelLibrary":
     """Return trained models; first profile tenants that lack profiles over cache ways and throttles, and store them."""
-    from slomo.errors import UnknownNameError
-
     missing = []
     for workload in _workloads(tenants):
         try:
@@ -258,8 +256,6 @@ def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionProf
 
 
 def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
-    from slomo.errors import UsageError
-
     promises = {}
     for text in slo:
         place, _, share = text.partition("=")
@@ -281,8 +277,6 @@ def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
 
 
 def _number(name: str, text: str) -> int:
-    from slomo.errors import UsageError
-
     try:
         return int(text.strip(), 0)
     except ValueError:

@@ -1,11 +1,13 @@
 """`slomo dataset`: import measurements from tables and Intel PCM, export them, and rank metrics."""
 
+import functools
 from typing import TYPE_CHECKING
 
 import click
 
 from slomo.cli.options import json_option
 from slomo.cli.output import SHARES, emit, emit_json, emit_table, note, tell
+from slomo.errors import MissingMetricError, UsageError
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -63,11 +65,9 @@ def import_dataset(
 
     Example: slomo dataset import pairs.csv --machine rack-7 --out pairs.parquet
     """
-    from slomo.errors import UsageError
     from slomo.records.importing.door import import_table
     from slomo.records.importing.named import import_pairs
     from slomo.records.importing.probe_tables import is_probe_mapping, load_probe_tables
-    from slomo.records.storage import save_dataset
 
     if mapping is None:
         if machine is None:
@@ -75,7 +75,7 @@ def import_dataset(
         columns = rates.split(",") if rates else ()
         known = None if probes is None else load_probe_tables(probes)
         named = [import_pairs(path, machine, unit=unit, rates=columns, probes=known) for path in file]
-        _report(_merged(named), out, as_json, save_dataset)
+        _report(_merged(named), out, as_json)
         return
     for name, value in (("machine", machine), ("unit", unit), ("rates", rates), ("probes", probes)):
         if value is not None:
@@ -83,12 +83,10 @@ def import_dataset(
     if is_probe_mapping(mapping):
         _import_probes(file, mapping, out, as_json)
         return
-    parts = [import_table(path, mapping) for path in file]
-    _report(_merged(parts), out, as_json, save_dataset)
+    _report(_merged([import_table(path, mapping) for path in file]), out, as_json)
 
 
 def _import_probes(folders: tuple[str, ...], mapping: str, out: str, as_json: bool) -> None:
-    from slomo.errors import UsageError
     from slomo.records.importing.probe_tables import read_probe_tables, save_probe_tables
 
     if len(folders) != 1 or not out.endswith(".json"):
@@ -189,9 +187,8 @@ def screen_dataset(dataset: str, as_json: bool) -> None:
 def export_dataset(dataset: str, out: str, as_json: bool) -> None:
     """Write a dataset in another format."""
     from slomo.records.catalog import find_dataset
-    from slomo.records.storage import save_dataset
 
-    _report(find_dataset(dataset), out, as_json, save_dataset)
+    _report(find_dataset(dataset), out, as_json)
 
 
 @command.command("merge")
@@ -203,28 +200,23 @@ def export_dataset(dataset: str, out: str, as_json: bool) -> None:
 def merge_datasets(dataset: tuple[str, ...], out: str, as_json: bool) -> None:
     """Merge datasets into one. If they must not be merged, print how they differ."""
     from slomo.records.catalog import find_dataset
-    from slomo.records.storage import save_dataset
 
-    _report(_merged([find_dataset(path) for path in dataset]), out, as_json, save_dataset)
+    _report(_merged([find_dataset(path) for path in dataset]), out, as_json)
 
 
 def _merged(parts: "list[ProfileDataset]") -> "ProfileDataset":
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.merge(part)
-    return whole
+    return functools.reduce(lambda whole, part: whole.merge(part), parts)
 
 
-def _report(dataset: "ProfileDataset", out: str, as_json: bool, save: object) -> None:
-    assert callable(save)
-    save(dataset, out)
+def _report(dataset: "ProfileDataset", out: str, as_json: bool) -> None:
+    from slomo.records.storage import save_dataset
+
+    save_dataset(dataset, out)
     text = f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}"
     tell({"out": out, **_summary(dataset)} if as_json else None, text, as_json=as_json)
 
 
 def _summary(dataset: "ProfileDataset") -> dict[str, object]:
-    from slomo.errors import MissingMetricError
-
     targets: list[dict[str, object]] = []
     for machine in dataset.machines:
         there = dataset.select(machine=machine)

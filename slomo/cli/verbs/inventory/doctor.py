@@ -4,7 +4,6 @@ It inspects the host, and measures memory and the drift of speed for some second
 network functions cannot be measured.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -36,6 +35,7 @@ def command(quick: bool, machine_file: str | None, as_json: bool) -> int:
     """
     from slomo.testbed.host.doctor.check import Status
     from slomo.testbed.host.doctor.diagnosis import diagnose, this_system
+    from slomo.testbed.host.doctor.machine_file import machine_of, write_machine
 
     path = None if machine_file is None else output_path(machine_file, "machine", (".yaml", ".yml"))
     diagnosis = diagnose(this_system(), quick=quick)
@@ -44,7 +44,9 @@ def command(quick: bool, machine_file: str | None, as_json: bool) -> int:
     else:
         click.echo("\n".join(_lines(diagnosis)))
     if path is not None:
-        _write(path, diagnosis)
+        machine, origins = machine_of(this_system(), diagnosis.curve, path.stem)
+        write_machine(path, machine, origins)
+        note(f"wrote {path}: use it with --machine {path}")
     return int(diagnosis.status is Status.FAIL)
 
 
@@ -55,12 +57,3 @@ def _lines(diagnosis: "Diagnosis") -> list[str]:
         lines += [] if check.remedy is None else [f"{'':18}mend: {check.remedy}"]
     counts = {status: sum(check.status == status for check in diagnosis.checks) for status in ("ok", "warn", "fail")}
     return [*lines, ", ".join(f"{count} {status}" for status, count in counts.items())]
-
-
-def _write(path: Path, diagnosis: "Diagnosis") -> None:
-    from slomo.testbed.host.doctor.diagnosis import this_system
-    from slomo.testbed.host.doctor.machine_file import machine_of, write_machine
-
-    machine, origins = machine_of(this_system(), diagnosis.curve, path.stem)
-    write_machine(path, machine, origins)
-    note(f"wrote {path}: use it with --machine {path}")

@@ -40,7 +40,11 @@ def show_network_function(name: str, as_json: bool, as_yaml: bool) -> None:
     if as_yaml and not as_json:
         emit_text(to_yaml(table, "a network function, as `slomo nf show --yaml` writes it"))
         return
-    rows = [(field, _text(value)) for field, value in _flat(table) if field != "schema_version"]
+    rows = [
+        (field, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for field, value in _flat(table)
+        if field != "schema_version"
+    ]
     emit(table, ("field", "value"), rows, as_json=as_json)
 
 
@@ -104,7 +108,3 @@ def _flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]
     for field, value in table.items():
         rows.extend(_flat(value, f"{prefix}{field}.") if isinstance(value, dict) else [(prefix + field, value)])
     return rows
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

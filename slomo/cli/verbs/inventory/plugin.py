@@ -4,6 +4,7 @@ import click
 
 from slomo.cli.options import json_option
 from slomo.cli.output import emit_json, emit_table, note
+from slomo.errors import ConfigurationError
 
 
 @click.group()
@@ -41,7 +42,6 @@ def _rows() -> list[dict[str, str]]:
 
 
 def _state(group: str, name: str) -> str:
-    from slomo.errors import ConfigurationError
     from slomo.plugins import load_plugin
 
     try:
