@@ -21,11 +21,6 @@ def reliability_diagram(observed: Mapping[str, Mapping[float, float]]) -> "Figur
     """Draw which share of measurements lies inside intervals, over the stated coverage.
 
     `observed`: model -> nominal -> observed coverage, both 0 to 1.
-
-    Examples
-    --------
-    >>> reliability_diagram({"slomo-xgb": {0.5: 0.52, 0.9: 0.91}}).axes[0].get_xlabel()
-    'nominal coverage [%]'
     """
     title = "Do intervals hold what they promise?"
     figure, axes = axes_of(title, "nominal coverage [%]", "observed coverage [%]", (4.8, 4.6))
@@ -41,11 +36,6 @@ def learning_curves(curves: Mapping[str, Mapping[int, float]]) -> "Figure":
     """Draw the mean error of each model over the number of runs it was trained on.
 
     `curves`: model -> runs per NF -> mean absolute error of throughput [%].
-
-    Examples
-    --------
-    >>> learning_curves({"slomo-gbr": {30: 8.0, 100: 4.0}}).axes[0].get_xlabel()
-    'pressure runs per network function'
     """
     names = "What more runs buy", "pressure runs per network function", "mean error of throughput [%]"
     figure, axes = axes_of(*names, (4.8, 4.6))

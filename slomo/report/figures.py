@@ -49,12 +49,6 @@ def sensitivity_surface(
     `access_rate_m_s`, shape (n,): competitors' L2MISS [M/s]. `occupancy_mib`, shape (n,): competitors' L3OCC [MiB].
     `slowdown_percent`, shape (n,): slowdown of the target [%]. `target`: name for the title. `llc_mib`: size of the
     last-level cache [MiB], drawn as a line. `ax`: where to draw; a figure of its own by default.
-
-    Examples
-    --------
-    >>> figure = sensitivity_surface([10, 50, 90], [2, 8, 15], [1, 5, 20], target="lpm")
-    >>> figure.axes[0].get_ylabel()
-    "competitors' cache occupancy [MiB]"
     """
     columns = (access_rate_m_s, occupancy_mib, slowdown_percent)
     table = np.column_stack([np.asarray(column, float) for column in columns])
@@ -101,11 +95,6 @@ def predicted_against_measured(
     """Draw predicted over measured slowdown, with lines at 5 and 10 % of the solo throughput.
 
     Each point belongs to the NF in `names`, with a colour and marker per NF.
-
-    Examples
-    --------
-    >>> predicted_against_measured([1, 20], [2, 18], ["lpm", "stats"]).axes[0].get_xlabel()
-    'measured slowdown [%]'
     """
     measured, predicted = np.asarray(measured_percent, float), np.asarray(predicted_percent, float)
     figure, axes = axes_of(
@@ -149,11 +138,6 @@ def error_cdf(errors_percent: Mapping[str, ArrayLike]) -> "Figure":
     """Draw the distribution of absolute throughput errors of several models.
 
     `errors_percent`: model -> absolute errors relative to the measured throughput [%].
-
-    Examples
-    --------
-    >>> error_cdf({"slomo-xgb": [1, 2, 3], "dobrescu": [4, 9, 20]}).axes[0].get_ylabel()
-    'share of predictions [%]'
     """
     title = "Prediction error on mixes"
     figure, axes = axes_of(title, "absolute error of throughput [%]", "share of predictions [%]", (4.8, 5.2))
@@ -191,11 +175,6 @@ def pair_matrix(
 
     `slowdown_percent`, shape (len(targets), len(competitors)): slowdown [%]; NaN where not known. `targets`,
     `competitors`: row and column names. `title`: title above the axes.
-
-    Examples
-    --------
-    >>> pair_matrix([[0, 10]], ["lpm"], ["lpm", "stats"]).axes[0].get_xlabel()
-    'competitor'
     """
     values = np.asarray(slowdown_percent, float)
     size = (2.2 + 0.44 * len(competitors), 1.9 + 0.36 * len(targets))

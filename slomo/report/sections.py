@@ -39,10 +39,7 @@ _TABLE_ALONE = ("slomo-gbr", "slomo-xgb", "slomo-smooth", "slomo-gp", "slomo-add
 
 
 def mixes_section(predictions: "Sequence[Prediction]", measured_mpps: Sequence[float]) -> Section:
-    """Show predicted beside measured slowdown, one row per mix.
-
-    `predictions`: one per mix. `measured_mpps`: the target's throughput when the mix was run [Mpps].
-    """
+    """Show predicted slowdown beside that of the target when the mix was run, one row per mix."""
     table = mixes_rows(predictions, measured_mpps)
     worst_first = tuple(sorted(table.rows, key=lambda row: -abs(float(str(row[4])))))
     text = "Each row was predicted from the models, then run. Worst first."
@@ -66,10 +63,7 @@ def mixes_rows(predictions: "Sequence[Prediction]", measured_mpps: Sequence[floa
 
 
 def headline(evaluation: "Evaluation", model: str) -> tuple[Fact, ...]:
-    """Return the headline: a model's error, its interval coverage, its worst case with the reason.
-
-    `evaluation`: predictions with measurements. `model`: whose predictions.
-    """
+    """Return the headline: a model's error, its interval coverage, its worst case with the reason."""
     errors = evaluation.models[model]
     names = tuple(evaluation.rows)
     rows = [dict(zip(names, row, strict=True)) for row in zip(*evaluation.rows.values(), strict=True)]

@@ -25,13 +25,7 @@ ACCURACY_COLUMNS = {
 
 @dataclass(frozen=True)
 class Table:
-    """A table as a value: rendered as text by the command line and as HTML by a report.
-
-    Examples
-    --------
-    >>> Table(("nf",), (("lpm",),)).rows[0][0]
-    'lpm'
-    """
+    """A table as a value: rendered as text by the command line and as HTML by a report."""
 
     #: Column headings.
     headers: tuple[str, ...]
@@ -50,11 +44,6 @@ def accuracy_table(models: Mapping[str, Mapping[str, Any]], caption: str = "") -
     """Return one row per model with the columns of `evaluate --json`; of a baseline, the better of line and curve.
 
     `models`: model -> figures in percent, the value of key ``models`` in `evaluate --json`. `caption`: one sentence.
-
-    Examples
-    --------
-    >>> accuracy_table({"none": {"mape": 9.5}}).rows[0][:2]
-    ('none', 9.5)
     """
     rows = tuple((name, *(figures.get(key) for key in ACCURACY_COLUMNS)) for name, figures in _better(models).items())
     return Table(("model", *ACCURACY_COLUMNS.values()), rows, caption)
@@ -64,11 +53,6 @@ def accuracy_per_nf_table(per_nf: Mapping[str, Mapping[str, Mapping[str, Any]]])
     """Return one row per model and NF; of a baseline's two forms the better one for that NF.
 
     `per_nf`: NF -> model -> figures in percent.
-
-    Examples
-    --------
-    >>> accuracy_per_nf_table({"lpm": {"none": {"mape": 9.5}}}).rows[0][:3]
-    ('lpm', 'none', 9.5)
     """
     rows = tuple(
         (nf, name, *(figures.get(key) for key in ACCURACY_COLUMNS))
@@ -94,40 +78,26 @@ def mixes_table(
     beside: Sequence[str],
     measured: ArrayLike,
     predicted: ArrayLike,
-    *,
-    verdicts: Sequence[str] | None = None,
+    verdicts: Sequence[str],
 ) -> Table:
     """Return one row per mix: predicted and measured slowdown and their difference.
 
     `targets`, `beside`: target and competitors of each mix, as text. `measured`, `predicted`, shape (n,): slowdown [%].
     `verdicts`: verdict of each prediction.
-
-    Examples
-    --------
-    >>> mixes_table(["lpm"], ["2 x stats"], [10.0], [12.0]).rows[0]
-    ('lpm', '2 x stats', 12.0, 10.0, 2.0)
     """
     first, second = np.asarray(measured, float), np.asarray(predicted, float)
-    headers = ["target", "beside", "predicted slowdown [%]", "measured slowdown [%]", "difference [points]"]
-    rows: list[tuple[object, ...]] = [
-        (target, others, float(p), float(m), float(p - m))
-        for target, others, m, p in zip(targets, beside, first, second, strict=True)
-    ]
-    if verdicts is not None:
-        headers.append("verdict")
-        rows = [(*row, verdict) for row, verdict in zip(rows, verdicts, strict=True)]
-    return Table(tuple(headers), tuple(rows))
+    slowdowns = ("predicted slowdown [%]", "measured slowdown [%]", "difference [points]")
+    rows = tuple(
+        (target, others, float(p), float(m), float(p - m), verdict)
+        for target, others, m, p, verdict in zip(targets, beside, first, second, verdicts, strict=True)
+    )
+    return Table(("target", "beside", *slowdowns, "verdict"), rows)
 
 
 def learning_table(curves: Mapping[str, Mapping[int, float]]) -> Table:
     """Return one row per model and one column per number of runs; of a baseline's two forms the better one at each.
 
     `curves`: model -> runs per NF -> mean absolute error [%].
-
-    Examples
-    --------
-    >>> learning_table({"slomo-gbr": {60: 2.0, 20: 4.0}})
-    Table(headers=('model', '20 runs [%]', '60 runs [%]'), rows=(('slomo-gbr', 4.0, 2.0),), caption='')
     """
     curves = curves_in_better_form(curves)
     counts = sorted({count for points in curves.values() for count in points})
