@@ -72,7 +72,8 @@ class PartitionProfile:
             raise UnsupportedPredictionError(problem, hint=_HINT)
         memory = replace(self.memory, most_gb_s=machine.capacities().memory_gb_s)
         remote_ns = machine.dram_remote_ns - machine.dram_local_ns
-        shared = memory, machine.llc_ways, remote_ns, self.errors, self.shared_errors
+        errors = self.errors, self.shared_errors
+        shared = memory, machine.llc_ways, remote_ns, *errors, machine.llc_domains_per_socket
         return {key: AllocationModel(response, *shared) for key, response in self.responses.items()}
 
     def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:

@@ -118,6 +118,8 @@ class Allocated:
         together = sum(bool(self._mask(i) & mask) for i in server.by_socket[socket])
         if together > mask.bit_count():
             outside.append(f"{together} NFs fill {mask.bit_count()} ways together; profiled is one beside streams")
+        if together > 1 and (domains := self.models[number].llc_domains) > 1:
+            outside.append(f"the socket has {domains} last-level caches, predicted as if its NFs shared one")
         written = (mask & self.models[number].response.buffer_mask).bit_count()
         if written and together == 1 < len(server.by_socket[socket]):
             outside.append(f"cards write packets of other NFs into {written} of its own ways, which was not profiled")

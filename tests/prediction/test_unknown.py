@@ -105,6 +105,18 @@ def test_more_tenants_than_ways_in_a_mask_are_extrapolated(toy_library):
     assert verdicts == [Verdict.EXTRAPOLATED, Verdict.SUPPORTED, Verdict.SUPPORTED]
 
 
+def test_shared_ways_of_several_last_level_caches_are_extrapolated(toy_library):
+    """Predictions treat the caches of a socket as one, so NFs in different caches would divide their ways."""
+    model = toy_library.find("lpm", MACHINE)
+    several = replace(allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0), llc_domains=8)
+    library = ModelLibrary([replace(model, allocation=several)])
+    verdicts = [
+        predict("lpm", "lpm", library, machine=MACHINE, setting=ServerSetting(ways=masks)).verdict
+        for masks in ([0x3, 0x3], [0x1, 0x2])
+    ]
+    assert verdicts == [Verdict.EXTRAPOLATED, Verdict.SUPPORTED]
+
+
 def test_packets_of_others_in_own_ways_are_extrapolated(toy_library):
     """A profile has no packets of others in an NF's own ways; cards write them there if it owns their ways."""
     ways = allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0)

@@ -276,6 +276,8 @@ class AllocationModel(Stored):
     #: and of tenants that share ways; at least one each.
     errors: tuple[float, ...]
     shared_errors: tuple[float, ...]
+    #: Last-level caches of a socket; predictions treat them as one.
+    llc_domains: PositiveCount = 1
 
     def __post_init__(self) -> None:
         if not self.errors or not self.shared_errors or not all(map(math.isfinite, self.errors + self.shared_errors)):
