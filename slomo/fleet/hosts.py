@@ -10,7 +10,6 @@ from slomo.errors import ConfigurationError
 from slomo.files.documents import read
 from slomo.testbed.host.traffic.place import Place
 
-SCHEMA_VERSION = 1
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", description="letters, digits, _ . -")]
 
 

@@ -28,7 +28,6 @@ class Placed(Protocol):
     """The part of the cluster's state that constraints read."""
 
     servers: list[Server]
-    requests: dict[str, Request]
     tainted: set[int]
 
     def servers_of(self, request: str) -> set[int]:

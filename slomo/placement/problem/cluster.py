@@ -225,7 +225,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         if not self.servers:
             raise InvalidValueError("the cluster has no servers, needed 1 or more")
         check_unique("server", (server.name for server in self.servers))
-        self._check_machines()
+        _ = self.machine_types  # two that differ under one name are refused
 
     def __len__(self) -> int:
         return len(self.servers)
@@ -237,22 +237,16 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         rows = ((s.name, s.machine, s.used_sockets, s.cores, s.ways) for s in self.servers)
         return html_table(f"{len(self)} servers", ("server", "machine", "sockets", "cores", "cache ways"), rows)
 
-    def _check_machines(self) -> None:
-        """Raise an error if two different machine types have the same name."""
-        machine_types: dict[str, Machine] = {}
-        for path in dict.fromkeys(server.machine for server in self.servers):
-            made = load_machine(path)
-            other = machine_types.setdefault(made.name, made)
-            if other.fingerprint != made.fingerprint:
-                raise InvalidValueError(
-                    f"two machine types of the cluster are called '{made.name}', but differ", hint="rename one's file"
-                )
-
     @cached_property
     def machine_types(self) -> dict[str, Machine]:
         """Machine types of the cluster by name."""
-        paths = dict.fromkeys(server.machine for server in self.servers)
-        return {made.name: made for made in map(load_machine, paths)}
+        machine_types: dict[str, Machine] = {}
+        for made in map(load_machine, dict.fromkeys(server.machine for server in self.servers)):
+            if machine_types.setdefault(made.name, made).fingerprint != made.fingerprint:
+                raise InvalidValueError(
+                    f"two machine types of the cluster are called '{made.name}', but differ", hint="rename one's file"
+                )
+        return machine_types
 
     @cached_property
     def machines(self) -> tuple[str, ...]:
