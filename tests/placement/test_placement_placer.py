@@ -411,6 +411,8 @@ def test_dynamic_scaling_goes_by_what_is_observed(library, ask) -> None:
     calm.place_all([ask("a", replicas=3)])
     starving = Placer(library, Cluster.uniform(MACHINE, 6), "e2", observe=lambda placer: {"a": 0.0})
     starving.place_all([ask("a", replicas=3)])
+    unknown = Placer(library, Cluster.uniform(MACHINE, 6), "e2", fallback="alone")  # by default predictions, if any
+    assert unknown.admit(Request("a", ("nat",), SLO(min_mpps=1.0))).accepted
 
     assert len(calm.decision("a").assignments) == 1
     assert [item.needed_mpps for item in starving.decision("a").assignments] == [1.5] * 3

@@ -72,6 +72,18 @@ def test_throughput_in_packets_cannot_be_promised_to_a_stranger(placer) -> None:
     assert placed.accepted
 
 
+@pytest.mark.parametrize("policy", ["predicted", "slomo-search"])
+def test_no_errors_of_a_stranger_are_asked_for(make_library, profiles, policy) -> None:
+    """Its stand-in shares the cache, also where it has a profile; a chain that asks too much of it is refused."""
+    library = ModelLibrary([model for model in make_library(spread=0.02).values() if model.workload.nf != "firewall"])
+    placer = Placer(library, Cluster.uniform(MACHINE, 2), policy, fallback="worst-case", profiles=profiles)
+    chain = placer.admit(Request("chain", ("nat", "lpm"), SLO(min_share=1.2)))
+    alone = placer.admit(Request("alone", ("firewall",), SLO(min_share=0.5)))
+    assert "throughput of 'chain' (lpm@64B,100000f)" in chain.reasons[0]
+    assert alone.assignments[0].llc_way_mask is None
+    assert placer.estimates.lacking(MACHINE, "firewall@64B,100000f") is None
+
+
 def test_a_snapshot_with_strangers_is_restored(placer, library) -> None:
     """What was placed for a stand-in is where it was after a restore by a placer that takes strangers."""
     placer.admit(Request("x", ("nat",), SLO(min_share=0.8)))

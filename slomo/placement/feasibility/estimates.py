@@ -238,7 +238,7 @@ class ThroughputEstimates:
 
     def lacking(self, machine: str, workload: str, different: int = 1) -> tuple[int, int] | None:
         """Return how many errors promises to `different` workloads of a socket need, and how many are known."""
-        if self.confidence <= 0.5 or workload == STRANGER or not self.predictable(machine, workload):
+        if self.confidence <= 0.5 or self.is_stranger(machine, workload) or not self.predictable(machine, workload):
             return None
         kinds = self._kinds(machine)
         number, jointly = kinds.models_of(np.array([kinds.code(workload)]))[0], self.jointly(machine)

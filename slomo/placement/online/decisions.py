@@ -14,6 +14,7 @@ from slomo.placement.feasibility.mixes import Host, Piece, tenants_of
 from slomo.placement.feasibility.on_demand import Shares, Want, class_masks, foreseen, share_out
 from slomo.placement.feasibility.oracle import EVIDENCE
 from slomo.placement.feasibility.port import behind_port, port_shares
+from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.placement.online.refusals import Binding, told
 from slomo.placement.online.sockets import Socket
 from slomo.placement.online.state import ClusterState
@@ -78,11 +79,11 @@ class DecisionWriter:
             total[name] = 0.0
             for number, piece in spots:
                 place = self._state.sockets[number]
-                key = (place.host, place.signature)
-                if len(place.cores) > place.host.cores:  # hyper-threads: nothing predicts those
+                key, mix = (place.host, place.signature), tenants_of(self._state.pieces.of(place.signature))
+                known = all(self._estimates.predictable(place.host.machine, workload) for workload in mix)
+                if not known or len(place.cores) > place.host.cores:  # nothing predicts hyper-threads
                     continue
                 if key not in rates:
-                    mix = tenants_of(self._state.pieces.of(place.signature))
                     loaded = behind_port(place.host, mix, self._estimates)
                     there = tuple(loaded[workload] for workload in mix)
                     served = self._estimates.rates(place.host.machine, [there])[0]
@@ -157,8 +158,9 @@ class DecisionWriter:
                 return Refusal(request.id, key, host.machine, EVIDENCE, *lacking)
         rates = [(self._estimates.solo_mpps(host.machine, key) or 0.0, key) for key in keys]
         if self._policy.predicts and not unknown:
-            alone = self._estimates.rates(host.machine, [(key,) for key in keys])
-            rates = [(each[key][1], key) for each, key in zip(alone, keys, strict=True)]
+            named = [STRANGER if self._estimates.is_stranger(host.machine, key) else key for key in keys]
+            alone = self._estimates.rates(host.machine, [(name,) for name in named])
+            rates = [(each[name][1], key) for each, name, key in zip(alone, named, keys, strict=True)]
         best, worst = min(rates)
         return Refusal(request.id, worst, host.machine, "throughput", needed, best * request.replicas)
 

@@ -14,6 +14,7 @@ import numpy as np
 from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import MOST_MIXES
+from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.placement.planning.columns import Either
 from slomo.placement.planning.cover import MixPlan, cover
 from slomo.placement.planning.pricing import Item, Knapsack, enumerate_mixes
@@ -45,11 +46,11 @@ class MixSearch(PredictedBestFit):
 
     def cuts(self, request: Request, host: Host, needed_mpps: float) -> Iterator[tuple[Piece, ...]]:
         """Yield ways to split a request: with a shared cache, or with own ways if all profiles are known."""
-        profiles = self.estimates.profiles_of(host.machine, request)
-        if profiles is None:
+        profiles, any_owned = self.estimates.profiles_of(host.machine, request), False
+        workloads = self.estimates.keys(host.machine, request)
+        if profiles is None or STRANGER in workloads:  # whose stand-in shares the cache
             yield from super().cuts(request, host, needed_mpps)
             return
-        workloads, any_owned = self.estimates.keys(host.machine, request), False
         for count in range(1, request.replicas + 1):
             most = min(_MOST_SPLIT, request.replicas // count, request.most_together)
             needs = [self.each(request, host, needed_mpps, count * split) for split in range(1, most + 1)]
