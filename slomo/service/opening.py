@@ -93,8 +93,8 @@ class Opening:
         status, document, _ = problem_of(Problem(503, self._reason, hint="ask again soon"), "opening")
         body, kind = msgspec.json.encode(document), MEDIA_TYPE.encode()
         if scope["path"] == "/page.css":
-            style = resources.files("slomo.service.page") / "page.css"
-            status, body, kind = 200, style.read_bytes(), b"text/css"
+            body = (resources.files("slomo.service.page") / "page.css").read_bytes()
+            status, kind = 200, b"text/css"
         elif scope["path"] == "/healthz":
             status, body, kind = 200, b'{"status":"ok"}', b"application/json"
         elif b"text/html" in accepts:
