@@ -32,7 +32,7 @@ from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answer
 from slomo.prediction.result import Judgement, PredictionBatch
 from slomo.prediction.tenants import TenantModel, TenantModels, check_cores
-from slomo.vocabulary.defaults import DEFAULT_MODEL
+from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL
 from slomo.vocabulary.vector import Floats
 
 #: Largest number of cached mixes per set of models and coverage; they take about 20 MB.
@@ -285,7 +285,7 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
     if how.model == DEFAULT_MODEL and (by_name := _beside_names(models, servers.who[rows])).any():
         rates = _empty(rows.shape)
         for part, name in ((by_name, PAIRS), (~by_name, how.model)):
-            rates.put(part, _composed(servers, rows[part], replace(how, model=name)))
+            rates.put(part, _composed(servers, rows[part], replace(how, method=COMPOSED, model=name)))
         return rates
     mpps, low, high = (np.full(len(rows), np.nan) for _ in range(3))
     kind = beside(places)

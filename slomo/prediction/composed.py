@@ -31,6 +31,7 @@ from slomo.prediction.explanation import explain as divide_loss
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.tenants import TenantModels
+from slomo.vocabulary.defaults import COMPOSED
 from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -83,7 +84,7 @@ class Composed:
         subject = tenant.model
         others = sorted([other.model for other in beside], key=_key)
         if (name := subject.named_beside(options.model, others)) != options.model:
-            options = replace(options, model=name)
+            options = replace(options, method=COMPOSED, model=name)
         keys = [other.workload.key for other in others]
         kind = kind_of(len(keys), max(map(keys.count, keys))) if keys else UNKNOWN
         case = Case(subject, tenant.workload, tuple([other.workload for other in beside]), kind, options)
