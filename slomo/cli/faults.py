@@ -30,7 +30,10 @@ def report(error: BaseException, *, as_json: bool = False) -> int:
     if os.environ.get("SLOMO_DEBUG", "") not in ("", "0"):
         raise error
     name, message, hint, code = describe(error)
-    code = 128 + ended_by[0] if ended_by else code
+    if ended_by:
+        code = 128 + ended_by[0]
+        if name == "InternalError":  # compilers swallow the interrupt and then fail in another way
+            name, message, hint = "Interrupted", f"stopped at your request; then: {message}", None
     if as_json:
         click.echo(json.dumps({"error": {"type": name, "message": message, "hint": hint, "exit_code": code}}), err=True)
     else:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from slomo.cli import faults
+
 
 def test_the_package_runs_as_a_module() -> None:
     """`python -m slomo nf list` prints what the command does, with its exit code."""
@@ -62,6 +64,16 @@ sys.exit(entry.console())
         assert (done.returncode, done.stdout) == (status, "unwound\n")
         error = json.loads(done.stderr)["error"]
         assert (error["type"], error["exit_code"]) == ("Interrupted", 128 + signal.SIGTERM)
+
+
+def test_a_fault_after_a_signal_is_told_as_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A compiler in which SIGTERM arrives fails with an error of its own."""
+    monkeypatch.setattr(faults, "ended_by", [signal.SIGTERM])
+    assert faults.report(AssertionError("no compiled object yet")) == 128 + signal.SIGTERM
+    said = "Interrupted: stopped at your request; then: BUG: AssertionError: no compiled object yet\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_closed_pipe_is_no_failed_check() -> None:

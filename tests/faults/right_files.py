@@ -459,7 +459,7 @@ def state_of(models: Path) -> Read:
 
 def known_of_everything(library: ModelLibrary) -> ModelLibrary:
     """Return a library whose first model also knows latency and an accelerator."""
-    curve = LatencyCurve(np.array([0.0, 1.0, 0.0]), np.arange(1, 20) / 100, np.array([1.0, 0.0]))
+    curve = LatencyCurve(np.array([0.0, 1.0, 0.0]), np.arange(1, 20) / 100, np.array([1.0, 0.0, 0.0]))
     latency = LatencyModel(2.0, np.array([0.0, 3.0]), {"p50": curve, "p95": curve, "p99": curve}, (0.1, 0.9), 1.0)
     model = library.find("lpm")
     return ModelLibrary([dataclasses.replace(model, latency=latency, accelerator=AcceleratorUse("regex", 400.0, 2.0))])

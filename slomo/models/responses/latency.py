@@ -39,7 +39,7 @@ class LatencyCurve(Stored):
     #: Held-out errors of the logarithm divided by their scale, ascending, shape (n,).
     scores: Floats
     #: Scale of errors: a constant part, one that grows with -ln(1 - load), and one that grows with the logarithm of the
-    #: slowdown (absent in models trained before 29 November 2026), shape (3,) or (2,).
+    #: slowdown, shape (3,).
     scale: Floats
 
     def half_width(self, load: Floats, slower: Floats, coverage: float) -> Floats:
@@ -54,7 +54,7 @@ class LatencyCurve(Stored):
         """Return whether the curve has `knots` knots, never falls, and has its errors in order."""
         weights, scores, scale = self.weights, self.scores, self.scale
         rising = weights.shape == (knots + 1,) and (weights[1:-1] >= 0).all() and weights[-1] >= -1.0
-        positive = scale.shape in ((2,), (3,)) and (scale >= 0).all() and (scores >= 0).all()
+        positive = scale.shape == (3,) and (scale >= 0).all() and (scores >= 0).all()
         return bool(rising and positive and scores.ndim == 1 and (np.diff(scores) >= 0).all())
 
 
@@ -64,7 +64,7 @@ class LatencyModel(Stored):
 
     Examples
     --------
-    >>> curve = LatencyCurve(np.array([0.0, 1.0, 0.0]), np.arange(1, 20) / 100, np.array([1.0, 0.0]))
+    >>> curve = LatencyCurve(np.array([0.0, 1.0, 0.0]), np.arange(1, 20) / 100, np.array([1.0, 0.0, 0.0]))
     >>> model = LatencyModel(2.0, np.array([0.0, 3.0]), {"p95": curve}, (0.1, 0.9), 1.0)
     >>> float(model.predict_us(np.array([0.8]), np.array([1.0]))["p95"].round(6)[0])
     5.0
@@ -151,7 +151,7 @@ def error_scale(scale: Floats, load: Floats, slower: Floats) -> Floats:
     >>> error_scale(np.array([0.1, 0.0, 0.5]), np.array([0.5]), np.array([0.2])).round(6).tolist()
     [0.2]
     """
-    result: Floats = scale[0] + scale[1] * busyness(load) + scale[2:].sum() * np.maximum(slower, 0.0)
+    result: Floats = scale[0] + scale[1] * busyness(load) + scale[2] * np.maximum(slower, 0.0)
     return result
 
 
