@@ -122,12 +122,6 @@ def compose_arrays(
     (mixes, competitors): which places hold a competitor; all by default, so that mixes of several sizes share one
     rectangle. The result, shape (mixes, metrics), is NaN where a competitor did not report the metric, and for means
     over no competitors. Raises InvalidValueError for shapes that do not belong together.
-
-    Examples
-    --------
-    >>> mixes = np.array([[[40.0, 0.9], [10.0, 0.5]]])
-    >>> compose_arrays(mixes, ("L2MISS", "L3HIT")).round(6).tolist()
-    [[50.0, 0.82]]
     """
     compat = compat_named(compat)
     values = np.asarray(values, dtype=np.float64)

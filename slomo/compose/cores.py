@@ -26,11 +26,6 @@ class CoreUser:
     """An NF on a shared core.
 
     Raises InvalidValueError for a time or weight not above 0, or a negative load.
-
-    Examples
-    --------
-    >>> CoreUser(400.0).demand
-    inf
     """
 
     #: Time per packet on a core of its own, beside the other NFs of the server [ns], above 0.
@@ -57,13 +52,6 @@ class CoreUser:
 def core_shares(users: Sequence[CoreUser]) -> tuple[float, ...]:
     """Return the share of a core that each of its NFs gets under a fair scheduler: max-min fair by weight.
 
-    Examples
-    --------
-    >>> core_shares([CoreUser(400.0), CoreUser(400.0, offered_mpps=0.5), CoreUser(100.0)])
-    (0.4, 0.2, 0.4)
-
-    References
-    ----------
     CFS divides a core by weight among those that want it (kernel/sched/fair.c); max-min: Bertsekas and Gallager, 6.5.
     """
     shares = [0.0] * len(users)
@@ -81,13 +69,7 @@ def core_shares(users: Sequence[CoreUser]) -> tuple[float, ...]:
 
 
 def shared_core_mpps(users: Sequence[CoreUser]) -> tuple[float, ...]:
-    """Return the throughput of each NF of a core [Mpps].
-
-    Examples
-    --------
-    >>> shared_core_mpps([CoreUser(400.0), CoreUser(100.0)])
-    (1.25, 5.0)
-    """
+    """Return the throughput of each NF of a core [Mpps]."""
     return tuple(_served_mpps(user, share) for user, share in zip(users, core_shares(users), strict=True))
 
 
@@ -104,11 +86,6 @@ def cut_turns(share: float, users: int, window_s: float) -> float:
     `share`: the NF's of the core, 0 to 1, among `users` NFs. `window_s`: length of the measurement [s], above 0 (else
     InvalidValueError). Of the windows that begin at any time, 90 % are off by less. In every period the NF runs once.
     Whole periods count as they should; of the rest, of any length and phase, the NF has more or less than its share.
-
-    Examples
-    --------
-    >>> round(cut_turns(0.5, 2, 0.24), 3), cut_turns(1.0, 1, 0.24)
-    (0.05, 0.0)
     """
     if not window_s > 0.0:
         raise InvalidValueError(f"a measurement of {window_s:g} s, needed above 0")

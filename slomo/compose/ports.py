@@ -19,13 +19,6 @@ def port_shares_mpps(
     Raises InvalidValueError for a line rate that is not a number above 0.
 
     `offered_mpps`: sent to each; None for as much as the port carries.
-
-    Examples
-    --------
-    >>> port_shares_mpps([1230, 1230], [None, 0.25], 10.0)
-    (0.75, 0.25)
-    >>> port_shares_mpps([64, 64], [1.0, 2.0], 40.0)
-    (1.0, 2.0)
     """
     check_port(port_gbps)
     bits = [wire_gbps(size, 1.0) for size in frames_b]

@@ -15,17 +15,7 @@ PATTERNS: tuple[Pattern, ...] = ("pipeline", "run-to-completion")
 
 
 def checked_pattern(pattern: str) -> Pattern:
-    """Return `pattern` (pipeline or run-to-completion) if it is valid.
-
-    Raises UnknownNameError with the nearest.
-
-    Examples
-    --------
-    >>> checked_pattern("pipelin")
-    Traceback (most recent call last):
-    slomo.errors.UnknownNameError: unknown execution pattern 'pipelin'
-    hint: did you mean 'pipeline'? Known: pipeline, run-to-completion
-    """
+    """Return `pattern` if it is valid; UnknownNameError with the nearest."""
     if pattern not in PATTERNS:
         raise UnknownNameError("execution pattern", str(pattern), PATTERNS)
     return pattern

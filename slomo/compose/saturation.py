@@ -27,13 +27,6 @@ def saturate(
 
     `values`, shape (mixes, metrics): composed; NaN (not reported) stays NaN. Without `capacities` only shares are
     capped, at 1. Also returned is where a value had to be lowered.
-
-    Examples
-    --------
-    >>> eight_cores = Capacities(cores=8, llc_kib=20480, memory_gb_s=60.0)
-    >>> capped, where = saturate(np.array([[60.0, 20.0]]), ("READ", "WRITE"), eight_cores)
-    >>> capped.tolist(), where.tolist()
-    ([[45.0, 15.0]], [[True, True]])
     """
     limits, shared = limits_of(names, capacities)
     result = np.minimum(values, limits)

@@ -238,14 +238,6 @@ def ring_turns(
 
     `users`: everybody on the core. `rules`: source and scheduler. `duration_ms`: how long is played [ms], above 0; the
     first sixth is left out.
-
-    Examples
-    --------
-    A function of 1 us per packet beside one that empties its ring in a tenth of a millisecond:
-
-    >>> slow, quick = ring_turns([RingUser(1000.0, 14.88), RingUser(50.0, 14.88)])
-    >>> round(slow.share + quick.share, 2), quick.share < 0.5
-    (1.0, True)
     """
     if not duration_ms > 0.0:
         raise InvalidValueError(f"a core played for {duration_ms:g} ms, needed above 0")

@@ -30,15 +30,6 @@ def composed_values(parts: Sequence[Floats], pattern: Pattern = "pipeline") -> F
     `parts`: one array per resource, shape (n, values), of equally likely throughputs [Mpps], above 0, if this resource
     alone decided; infinite where it takes no time. `pattern`: in a pipeline the slowest decides, run-to-completion adds
     times per packet. The result is ascending, and NaN in rows where any is.
-
-    Examples
-    --------
-    Two stages alike, each between 0.9 and 1.1, are at 0.96 in the middle, not at 1:
-
-    >>> stage = 0.9 + 0.2 * LEVELS[np.newaxis]
-    >>> both = composed_values([stage, stage])
-    >>> round(float(np.median(both)), 2), round(float(np.median(composed_values([stage, 2.0 * stage]))), 2)
-    (0.96, 1.0)
     """
     checked_pattern(pattern)
     if not parts or len({part.shape for part in parts}) > 1:
@@ -51,13 +42,7 @@ def composed_values(parts: Sequence[Floats], pattern: Pattern = "pipeline") -> F
 
 
 def quantile(values: Floats, level: float) -> Floats:
-    """Return a quantile of every row of equally likely values, shape (n,).
-
-    Examples
-    --------
-    >>> quantile(np.array([[1.0, 2.0, 3.0]]), 0.5).tolist()
-    [2.0]
-    """
+    """Return a quantile of every row of equally likely values, shape (n,)."""
     place = level * values.shape[1] - 0.5
     low = int(np.clip(np.floor(place), 0, values.shape[1] - 1))
     high = min(low + 1, values.shape[1] - 1)

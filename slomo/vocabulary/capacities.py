@@ -16,14 +16,7 @@ _Most = Annotated[float, Meta(ge=0.0)]
 
 @dataclass(frozen=True)
 class Capacities:
-    """Capacities of the shared resources of one socket.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.metrics import metric
-    >>> Capacities(8, 20480, 2048, 68.3, 16.0).limit(metric("L3OCC"))
-    20480.0
-    """
+    """Capacities of the shared resources of one socket."""
 
     #: Cores per socket; EXEC and FREQ of the socket are means over them.
     cores: PositiveCount

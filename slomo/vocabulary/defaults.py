@@ -34,15 +34,7 @@ class AnswerOptions(TypedDict, total=False):
 
 
 def method_named(name: str) -> Method:
-    """Return a method by its name; UnknownNameError with the nearest name.
-
-    Examples
-    --------
-    >>> method_named("guess")
-    Traceback (most recent call last):
-    slomo.errors.UnknownNameError: unknown method 'guess'
-    hint: Known: auto, composed, equilibrium
-    """
+    """Return a method by its name; UnknownNameError with the nearest name."""
     if name not in METHODS:
         raise UnknownNameError("method", str(name), METHODS)
     return name

@@ -7,15 +7,7 @@ import yaml
 
 
 def to_yaml(table: Mapping[str, Any], comment: str) -> str:
-    """Return a document's fields as YAML that loads again, without default fields.
-
-    Examples
-    --------
-    >>> print(to_yaml({"name": "mine", "tags": [], "sockets": 2}, "a machine"), end="")
-    # a machine
-    name: mine
-    sockets: 2
-    """
+    """Return a document's fields as YAML that loads again, without default fields."""
     fields = {
         name: value for name, value in table.items() if value not in (None, "", [], {}) and name != "schema_version"
     }

@@ -7,15 +7,7 @@ from slomo.errors import ConfigurationError, SlomoError
 
 
 def stated_fingerprint(environment: Mapping[str, Any], machine: str) -> str:
-    """Return the fingerprint of the machine that an environment describes under a name; empty without one.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> here = load_machine("silver-4110")
-    >>> stated_fingerprint({"machines": {"mine": here.to_dict()}}, "mine") == here.fingerprint
-    True
-    """
+    """Return the fingerprint of the machine that an environment describes under a name; empty without one."""
     from slomo.vocabulary.machine import Machine  # reads YAML, which predicting does without
 
     machines = environment.get("machines")

@@ -31,15 +31,7 @@ class Knob:
     description: str
 
     def check(self, value: Setting) -> Setting:
-        """Return `value` as this setting's type.
-
-        Raises InvalidValueError for another type or a value out of range.
-
-        Examples
-        --------
-        >>> knobs()["reads_per_packet"].check(1000)
-        1000
-        """
+        """Return `value`; InvalidValueError for one of another type or out of range."""
         if self.kind == "choice":
             if value not in self.range:
                 raise self._fault(value, "one of " + ", ".join(map(str, self.range)))
@@ -59,26 +51,14 @@ class Knob:
 
 
 def native_sources() -> Path:
-    """Return the folder `synthetic_nf`: inside the installed package, or beside it in a checkout.
-
-    Examples
-    --------
-    >>> (native_sources() / "knobs.yaml").is_file()
-    True
-    """
+    """Return the folder `synthetic_nf`: inside the installed package, or beside it in a checkout."""
     inside = Path(__file__).resolve().parents[1] / "synthetic_nf"
     return inside if inside.is_dir() else inside.parents[1] / "synthetic_nf"
 
 
 @functools.cache
 def knobs() -> dict[str, Knob]:
-    """Return all settings of the synthetic competitor by name.
-
-    Examples
-    --------
-    >>> knobs()["data_size_mib"].unit
-    'MiB'
-    """
+    """Return all settings of the synthetic competitor by name."""
     text = (native_sources() / "knobs.yaml").read_text(encoding="utf-8")
     data = parse(text, "synthetic_nf/knobs.yaml").table()
     return {str(item["name"]): _knob(item) for item in data["knobs"]}
@@ -99,15 +79,7 @@ def _knob(item: dict[str, Any]) -> Knob:
 
 
 def knob(name: str) -> Knob:
-    """Return the setting of a given name.
-
-    Raises UnknownNameError with the nearest name.
-
-    Examples
-    --------
-    >>> knob("iterations").default
-    1
-    """
+    """Return the setting of a given name; UnknownNameError with the nearest name."""
     if name not in knobs():
         raise UnknownNameError("knob of the synthetic competitor", name, knobs())
     return knobs()[name]

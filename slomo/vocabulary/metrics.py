@@ -293,15 +293,7 @@ ALIASES: dict[str, str] = {"CAR": "L2MISS", "QPI": "UPI", "LLCRDMISSLAT": "LLCMI
 
 
 def metric(name: str) -> Metric:
-    """Return the metric of a given name or alias.
-
-    Raises UnknownNameError with the nearest name.
-
-    Examples
-    --------
-    >>> metric("CAR").name, metric("L3OCC").unit
-    ('L2MISS', 'KiB')
-    """
+    """Return the metric of a given name or alias; UnknownNameError with the nearest name."""
     definition = METRICS.get(ALIASES.get(name, name))
     if definition is None:
         raise UnknownNameError("metric", name, [*METRICS, *ALIASES])
@@ -321,12 +313,6 @@ def no_pressure(*, reporters: bool) -> dict[str, float]:
 
 
 def canonical_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Resolve aliases, check that every name is a metric, and return them in table order.
-
-    Examples
-    --------
-    >>> canonical_names(["CAR", "IPC"])
-    ('IPC', 'L2MISS')
-    """
+    """Resolve aliases, check that every name is a metric, and return them in table order."""
     chosen = {metric(name).name for name in names}
     return tuple(name for name in METRICS if name in chosen)

@@ -113,13 +113,7 @@ class NetworkFunction:
 
 @functools.cache
 def network_function_names() -> tuple[str, ...]:
-    """Return the names of the shipped NFs, sorted.
-
-    Examples
-    --------
-    >>> "ip-router" in network_function_names()
-    True
-    """
+    """Return the names of the shipped NFs, sorted."""
     files = resources.files("slomo.vocabulary") / "network_functions"
     return tuple(sorted(file.name[:-5] for file in files.iterdir() if file.name.endswith(".yaml")))
 
@@ -165,17 +159,9 @@ def _shipped(name: str) -> NetworkFunction:
 
 
 def parse_network_function(text: str, file: str, *, default_name: str = "own-nf") -> NetworkFunction:
-    r"""Read the YAML text that describes one network function.
+    """Read the YAML text that describes one network function; ConfigurationError naming file, line and field.
 
-    Raises ConfigurationError naming file, line and field.
-
-    `text`: the YAML text. `file`: name of the file, for errors. `default_name`: name of the NF where the document gives
-    none.
-
-    Examples
-    --------
-    >>> parse_network_function("description: nothing\n", "x.yaml", default_name="nop").name
-    'nop'
+    `file`: its name, for errors. `default_name`: name of the NF where the document gives none.
     """
     document = parse(text, file)
     data = document.table()
@@ -184,13 +170,7 @@ def parse_network_function(text: str, file: str, *, default_name: str = "own-nf"
 
 
 def stage_names(name: str) -> tuple[str, ...]:
-    """Return the network functions in a name, in order.
-
-    Examples
-    --------
-    >>> stage_names("lpm+stats"), stage_names("lpm")
-    (('lpm', 'stats'), ('lpm',))
-    """
+    """Return the network functions in a name, in order."""
     return tuple(name.split(JOIN))
 
 
@@ -199,11 +179,6 @@ def one_core_chain(stages: Sequence[NetworkFunction]) -> NetworkFunction:
 
     `stages`: in the order in which packets pass them. Raises ConfigurationError for a stage that is not simulated, or
     that hands packets to an accelerator.
-
-    Examples
-    --------
-    >>> one_core_chain([load_network_function("lpm"), load_network_function("stats")]).name
-    'lpm+stats'
     """
     name = JOIN.join(stage.name for stage in stages)
     for stage in stages:

@@ -9,14 +9,7 @@ from slomo.errors import InvalidValueError
 
 
 def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
-    """Return a whole number from `least` to `most`; InvalidValueError for anything else, including booleans and 2.0.
-
-    Examples
-    --------
-    >>> whole_number("runs", "120")
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: runs is '120', needed a whole number
-    """
+    """Return a whole number from `least` to `most`; InvalidValueError for anything else, including booleans and 2.0."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -69,14 +62,7 @@ def digits(text: str, most: int) -> int | None:
 
 
 def path_of(what: str, value: object) -> Path:
-    """Return a path; InvalidValueError unless it is a text or a path.
-
-    Examples
-    --------
-    >>> path_of("directory", 3)
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: directory is 3, needed text or a path
-    """
+    """Return a path; InvalidValueError unless it is a text or a path."""
     if not isinstance(value, (str, os.PathLike)):
         raise InvalidValueError(f"{what} is {value!r}, needed text or a path")
     return Path(value)

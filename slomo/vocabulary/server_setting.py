@@ -9,15 +9,7 @@ from slomo.errors import InvalidValueError
 
 @dataclass(frozen=True)
 class ServerSetting:
-    """What each tenant of a server may use, in the tenants' order; a field left out divides nothing.
-
-    Examples
-    --------
-    >>> ServerSetting(ways=(0x3, 0xFFC)).checked(3)
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: ways [3, 4092] for 3 NFs, needed one each
-    hint: leave ways out for what is usual
-    """
+    """What each tenant of a server may use, in the tenants' order; a field left out divides nothing."""
 
     #: Mask of each tenant's cache ways; all ways by default.
     ways: Sequence[int] | None = None

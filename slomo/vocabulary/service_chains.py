@@ -116,13 +116,6 @@ class ChainSystem:
 
     Raises UnknownNameError for a chain through an unknown stage; InvalidValueError for an invalid ring size, watermarks
     out of order, or packets that no buffer holds.
-
-    Examples
-    --------
-    >>> nat, fw = ChainStage("nat", 0, cycles=(270.0,)), ChainStage("fw", 0, cycles=(550.0,))
-    >>> system = ChainSystem((nat, fw), (ServiceChain("web", ("nat", "fw"), mpps=1.0),))
-    >>> system.paths
-    {'web': ('nat', 'fw')}
     """
 
     #: Who runs where.
@@ -177,16 +170,7 @@ def load_chains(path: str) -> ChainSystem:
 
 
 def parse_chains(text: str, file: str = "chains.yaml") -> ChainSystem:
-    r"""Parse a document of service chains.
-
-    Raises ConfigurationError naming file and field.
-
-    Examples
-    --------
-    >>> text = "stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], mpps: 1}}"
-    >>> parse_chains(text).chains[0].mpps
-    1.0
-    """
+    """Parse a document of service chains; ConfigurationError naming file and field."""
     document = parse(text, file)
     document.table()
     read = document.to(ChainsFile)
@@ -246,15 +230,7 @@ def _chain(name: str, entry: ChainEntry) -> ServiceChain:
 
 
 def checked_shares(name: str, shares: float) -> int:
-    """Return `shares` if a cgroup (version 1) accepts them; InvalidValueError outside 2 to 262 144.
-
-    Examples
-    --------
-    >>> checked_shares("nat", 300_000)
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: stage 'nat': 300000 CPU shares, a cgroup takes 2 to 262144
-    hint: only the ratios on a core matter: divide all of them by the same number
-    """
+    """Return `shares` if a cgroup (version 1) accepts them; InvalidValueError outside 2 to 262 144."""
     if shares != int(shares) or not LEAST_SHARES <= shares <= MOST_SHARES:
         raise InvalidValueError(
             f"stage '{name}': {shares:.10g} CPU shares, a cgroup takes {LEAST_SHARES} to {MOST_SHARES}",

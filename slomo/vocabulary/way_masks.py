@@ -13,12 +13,6 @@ def way_block(ways: int, first: int = 0) -> int:
 
 
 def has_hole(mask: int) -> bool:
-    """Return whether the ways of a mask (above 0) are not all adjacent.
-
-    Examples
-    --------
-    >>> has_hole(0b0110), has_hole(0b0101)
-    (False, True)
-    """
+    """Return whether the ways of a mask (above 0) are not all adjacent."""
     block = mask // (mask & -mask)
     return block & (block + 1) != 0

@@ -21,11 +21,5 @@ def wire_gbps(frame_b: _Rate, mpps: _Rate) -> _Rate:
 
 
 def mpps_of_gbps(gbps: float, frame_b: float) -> float:
-    """Return how many packets per second use a given bandwidth on the wire [Mpps].
-
-    Examples
-    --------
-    >>> mpps_of_gbps(10.0, 1230)
-    1.0
-    """
+    """Return how many packets per second use a given bandwidth on the wire [Mpps]."""
     return gbps * 1e3 / (8.0 * (frame_b + WIRE_OVERHEAD_B))

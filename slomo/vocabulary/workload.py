@@ -184,13 +184,7 @@ class Workload(Stored, version=SCHEMA_VERSION):
 
 
 def traffic_key(traffic: Traffic) -> str:
-    """Return a short stable text for a traffic profile.
-
-    Examples
-    --------
-    >>> traffic_key(Traffic(packet_size_b=1500, offered_mpps=2.5))
-    '1500B,100000f,2.5Mpps'
-    """
+    """Return a short stable text for a traffic profile."""
     zipf = "" if traffic.flow_distribution == "uniform" else f",zipf{traffic.zipf_exponent:g}"
     load = "" if traffic.offered_mpps is None else f",{traffic.offered_mpps:g}Mpps"
     return f"{traffic.packet_size_b}B,{traffic.flow_count}f{zipf}{load}"

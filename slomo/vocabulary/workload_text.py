@@ -32,27 +32,13 @@ MOST_INSTANCES = 4096
 
 
 def counted(names: Iterable[str]) -> str:
-    """Return names without repetition, in order, with their counts.
-
-    Examples
-    --------
-    >>> counted(["snort", "lpm", "snort"])
-    '2 x snort + lpm'
-    """
+    """Return names without repetition, in order, with their counts."""
     counts = Counter(names)
     return " + ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
 
 
 def parse_workload(text: str) -> Workload:
-    """Parse one workload. Raises InvalidValueError for a text outside the grammar, or a value out of range.
-
-    Examples
-    --------
-    >>> parse_workload("synthetic(data_size_mib=8)@1500B,1000f").key
-    'synthetic(data_size_mib=8)@1500B,1000f'
-    >>> parse_workload("lpm") == Workload("lpm")
-    True
-    """
+    """Parse one workload. Raises InvalidValueError for a text outside the grammar, or a value out of range."""
     workload, count = parse_instances(text)
     if count != 1:
         raise InvalidValueError(f"'{text}' names {count} instances, needed one workload", hint="leave ':count' out")
@@ -70,16 +56,7 @@ def text_of(name: object) -> str:
 
 @lru_cache(maxsize=4096)  # thousands of requests name a few workloads
 def parse_instances(text: str) -> tuple[Workload, int]:
-    """Parse a workload and its number of instances, as in ``"stats:3"``.
-
-    Raises InvalidValueError for a text outside the grammar, or a value out of range.
-
-    Examples
-    --------
-    >>> workload, count = parse_instances("stats@64B:3")
-    >>> workload.nf, count
-    ('stats', 3)
-    """
+    """Parse a workload and its number of instances, as in ``"stats:3"``; InvalidValueError as `parse_workload`."""
     match = _SHAPE.match(text_of(text).strip())
     if match is None:
         raise InvalidValueError(
