@@ -46,30 +46,13 @@ VERDICTS = tuple(Verdict)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the worst of several verdicts; supported if there are none.
-
-    Examples
-    --------
-    >>> str(worst([Verdict.EXTRAPOLATED, Verdict.SUPPORTED]))
-    'extrapolated'
-    """
+    """Return the worst of several verdicts; supported if there are none."""
     return max(verdicts, key=VERDICTS.index, default=Verdict.SUPPORTED)
 
 
 @dataclass(frozen=True, eq=False)
 class Applicability(Stored):
-    """The range of pressures (counters of competitors) under which an NF was profiled.
-
-    Examples
-    --------
-    >>> measured = np.array([[0.0, 0.0], [50.0, 10.0], [100.0, 20.0]])
-    >>> profiled = applicability(("L2MISS", "L3MISS"), measured)
-    >>> verdicts, reasons = profiled.check(np.array([[60.0, 12.0], [120.0, 20.0], [np.nan, 0.0]]))
-    >>> [str(verdict) for verdict in verdicts]
-    ['supported', 'extrapolated', 'unsupported']
-    >>> reasons[1][0]
-    'L2MISS 120 M/s; the profile covers 0 to 100 M/s'
-    """
+    """The range of pressures (counters of competitors) under which an NF was profiled."""
 
     #: Metrics that are checked.
     feature_names: tuple[str, ...]
@@ -183,13 +166,7 @@ class Applicability(Stored):
 
 
 def applicability(names: Sequence[str], vectors: Floats) -> Applicability:
-    """Return the range that the measured pressures `vectors` span, shape ``(n, len(names))``.
-
-    Examples
-    --------
-    >>> applicability(("L2MISS",), np.array([[0.0], [10.0]])).high.tolist()
-    [10.0]
-    """
+    """Return the range that the measured pressures `vectors` span, shape ``(n, len(names))``."""
     low, high = vectors.min(axis=0), vectors.max(axis=0)
     draft = Applicability(tuple(names), low, high, np.zeros(len(names)), np.zeros((len(names), len(names))), 0.0)
     shares = (vectors - low) / draft.span

@@ -47,13 +47,7 @@ class ContentiousnessProfile(Stored):
     high: Floats
 
     def at_count(self, count: int) -> MetricVector:
-        """Return the median counters beside `count` competitors (as published), or the nearest measured count.
-
-        Examples
-        --------
-        >>> constant_profile(MetricVector({"CAR": 4.0}, scope=Scope.CORE)).at_count(3)["CAR"]
-        4.0
-        """
+        """Return the median counters beside `count` competitors (as published), or the nearest measured count."""
         if count <= 0 or not self.by_count:
             return self.solo
         return self.by_count[
@@ -61,14 +55,7 @@ class ContentiousnessProfile(Stored):
         ]
 
     def under(self, pressure: Floats) -> Floats:
-        """Return the NF's counters, shape ``(n, len(metric_names))``, under pressures ``(n, len(pressure_names))``.
-
-        Examples
-        --------
-        >>> profile = constant_profile(MetricVector({"CAR": 4.0}, scope=Scope.CORE))
-        >>> profile.under(np.zeros((2, 0))).tolist()
-        [[4.0], [4.0]]
-        """
+        """Return the NF's counters, shape ``(n, len(metric_names))``, under pressures ``(n, len(pressure_names))``."""
         return np.clip(pressure_basis(pressure, self.scale, self.limit) @ self.weights, self.low, self.high)
 
     def blended_with(self, other: "ContentiousnessProfile", share: float) -> "ContentiousnessProfile":
@@ -129,13 +116,7 @@ class ContentiousnessProfile(Stored):
 
 
 def basis_size(pressures: int) -> int:
-    """Return the number of functions in :func:`pressure_basis` for this many pressures.
-
-    Examples
-    --------
-    >>> basis_size(2)
-    6
-    """
+    """Return the number of functions in :func:`pressure_basis` for this many pressures."""
     return 1 + pressures + pressures * (pressures + 1) // 2
 
 
@@ -172,13 +153,7 @@ def pressures_up_to(limit: Floats) -> Floats:
 
 
 def constant_profile(solo: MetricVector) -> ContentiousnessProfile:
-    """Return a profile with the same counters under any pressure, for NFs that were measured only alone.
-
-    Examples
-    --------
-    >>> constant_profile(MetricVector({"CAR": 4.0}, scope=Scope.CORE)).pressure_names
-    ()
-    """
+    """Return a profile with the same counters under any pressure, for NFs that were measured only alone."""
     names = tuple(solo)
     values = solo.to_array(names)
     nothing = np.zeros(0)

@@ -85,11 +85,6 @@ def proportional(floor: float) -> ErrorShape:
     """Return a shape without bias whose errors are proportional to `floor` plus the predicted loss.
 
     It serves NFs with few calibration errors.
-
-    Examples
-    --------
-    >>> proportional(0.02).at_one(0.5)
-    (0.0, 0.52)
     """
     return ErrorShape(np.array([0.0, 1.0]), np.zeros(2), np.array([floor, 1.0 + floor]))
 
@@ -104,11 +99,6 @@ def shapes_at(shapes: Sequence[ErrorShape], who: NDArray[np.int64], loss: Floats
     """Return bias and size of errors for many predictions, each of which belongs to one of several NFs.
 
     `shapes`: one per NF. `who`: which NF each prediction is of. `loss`: predicted losses.
-
-    Examples
-    --------
-    >>> shapes_at([proportional(0.02)], np.array([0, 0]), np.array([0.0, 0.25]))[1].tolist()
-    [0.02, 0.27]
     """
     inner, pieces = _as_rows(tuple(shapes))
     start, middle, middle_slope, size, size_slope = pieces[:, who, (loss[..., None] >= inner[who]).sum(axis=-1)]

@@ -10,13 +10,7 @@ LEAST = 5e-4
 
 
 def predicted_loss(predicted_mpps: Floats, solo_mpps: float | Floats) -> Floats:
-    """Return the predicted loss of each prediction, as a share of solo throughput, at least 0.
-
-    Examples
-    --------
-    >>> predicted_loss(np.array([10.5, 5.0]), 10.0).tolist()
-    [0.0, 0.5]
-    """
+    """Return the predicted loss of each prediction, as a share of solo throughput, at least 0."""
     loss: Floats = np.maximum(1.0 - np.asarray(predicted_mpps, dtype=float) / solo_mpps, 0.0)
     return loss
 
@@ -27,11 +21,6 @@ def ends_mpps(
     """Return both ends of intervals [Mpps], given how far they are from the prediction as shares of solo.
 
     An interval never has width 0 and never goes below 0; with unknown errors it is 0 to solo throughput.
-
-    Examples
-    --------
-    >>> [float(end) for end in ends_mpps(np.array(8.0), 10.0, (-np.inf, np.inf))]
-    [0.0, 10.0]
     """
     predicted = np.asarray(predicted_mpps, dtype=float)
     low, high = np.maximum(away[0], -1.0), np.asarray(away[1])
@@ -43,14 +32,7 @@ def ends_mpps(
 def interval_of_one(
     predicted_mpps: float, solo_mpps: float, shape: ErrorShape, bounds: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return both ends of one prediction's interval [Mpps]; the bits equal those of :func:`ends_mpps`.
-
-    Examples
-    --------
-    >>> from slomo.models.error_shape import proportional
-    >>> interval_of_one(9.0, 10.0, proportional(0.025), (-1.0, 1.0))
-    (7.75, 10.25)
-    """
+    """Return both ends of one prediction's interval [Mpps]; the bits equal those of :func:`ends_mpps`."""
     middle, size = shape.at_one(max(1.0 - predicted_mpps / solo_mpps, 0.0))
     low, reach = min(max(middle + size * bounds[0], -1.0), -LEAST), middle + size * bounds[1]
     high = max(reach if reach < 1.0 else max(1.0 - predicted_mpps / solo_mpps, 0.0), LEAST)

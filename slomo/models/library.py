@@ -315,13 +315,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _mix_meant(wrong: str, names: Iterable[str]) -> str:
-    """Return the mix that a name of another grammar may mean; empty if it names functions without models.
-
-    Examples
-    --------
-    >>> _mix_meant("2xstats", ["stats"]), _mix_meant("lpm+stats", ["lpm", "stats"]), _mix_meant("2xlarge", ["lpm"])
-    ('2 x stats', 'lpm + stats', '')
-    """
+    """Return the mix that a name of another grammar may mean; empty if it names functions without models."""
     count, times, one = wrong.partition("x")
     if times and count.isdigit() and one in names:
         return f"{count} x {one}"

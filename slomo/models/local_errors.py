@@ -25,14 +25,7 @@ NEAREST = 7
 
 @dataclass(frozen=True, eq=False)
 class LocalErrors(Stored):
-    """Pressures of held-out mixes on one NF, and how far their predictions were off.
-
-    Examples
-    --------
-    >>> rising = LocalErrors(np.arange(9.0)[:, None], np.arange(9.0) / 100, np.array([8.0]))
-    >>> [round(float(error), 3) for pressure in (0.0, 8.0) for error in rising.near(np.array([pressure]))]
-    [0.03, 0.06, 0.05, 0.08]
-    """
+    """Pressures of held-out mixes on one NF, and how far their predictions were off."""
 
     #: Pressure in every mix, as predicted, shape (n, pressures).
     pressures: Floats = field(default_factory=lambda: np.zeros((0, 0)))

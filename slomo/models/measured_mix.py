@@ -10,13 +10,7 @@ from slomo.files.stored import Stored
 
 @dataclass(frozen=True)
 class MeasuredMix(Stored):
-    """Throughput of one function beside neighbours at full load.
-
-    Examples
-    --------
-    >>> MeasuredMix(("lpm@64B,100000f",), 4.5, 0.01).mpps
-    4.5
-    """
+    """Throughput of one function beside neighbours at full load."""
 
     #: Workload keys of the neighbours, in ascending order.
     competitors: tuple[str, ...]

@@ -39,13 +39,7 @@ def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kind
 
 @lru_cache(maxsize=1024)
 def kind_of(count: int, most: int) -> int:
-    """Return the kind of neighbourhood that `count` NFs form, `most` of which are equal.
-
-    Examples
-    --------
-    >>> NEIGHBOURHOODS[kind_of(4, 1)]
-    '3-4 unlike'
-    """
+    """Return the kind of neighbourhood that `count` NFs form, `most` of which are equal."""
     return int(neighbourhood(np.array([count]), np.array([most]))[0])
 
 
@@ -71,13 +65,7 @@ def beside(members: NDArray[np.integer]) -> Kinds:
 
 
 def within(members: NDArray[np.integer]) -> Kinds:
-    """Return the kind of neighbourhood of every NF on the servers `members`, -1 for an empty place.
-
-    Examples
-    --------
-    >>> [NEIGHBOURHOODS[kind] for kind in within(np.array([[3, 3, 5]]))[0]]
-    ['2 unlike', '2 unlike', '2 like']
-    """
+    """Return the kind of neighbourhood of every NF on the servers `members`, -1 for an empty place."""
     if len(members) < _FEW:
         return np.array([kinds_in(tuple(row)) for row in members.tolist()], dtype=np.int64).reshape(members.shape)
     present, alike, most = members >= 0, np.zeros_like(members), np.zeros_like(members)
@@ -92,13 +80,7 @@ def within(members: NDArray[np.integer]) -> Kinds:
 
 @lru_cache(maxsize=4096)
 def kinds_in(row: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the kind of neighbourhood of every NF of one server, as :func:`within` does.
-
-    Examples
-    --------
-    >>> [NEIGHBOURHOODS[kind] for kind in kinds_in((3, 3, 5, -1))]
-    ['2 unlike', '2 unlike', '2 like', 'unknown']
-    """
+    """Return the kind of neighbourhood of every NF of one server, as :func:`within` does."""
     here = [nf for nf in row if nf >= 0]
     alike = {nf: here.count(nf) for nf in here}
     second, most = sorted((0, 0, *alike.values()))[-2:]

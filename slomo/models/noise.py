@@ -15,14 +15,7 @@ from slomo.models.interval_ends import LEAST
 
 @dataclass(frozen=True)
 class MeasurementNoise(Stored):
-    """Noise of an NF's measurements, computed from repeated runs.
-
-    Examples
-    --------
-    >>> noise = MeasurementNoise(0.03, 0.042, 100)
-    >>> [round(end, 2) for end in noise.of_mean(8.0, 10.0, (7.5, 8.5), 0.9)]
-    [7.69, 8.31]
-    """
+    """Noise of an NF's measurements, computed from repeated runs."""
 
     #: Standard deviation of a row's throughput (the mean of its replicates), as a share of the throughput.
     row: float
@@ -47,13 +40,7 @@ class MeasurementNoise(Stored):
 
 @lru_cache(maxsize=64)
 def central_quantile(coverage: float) -> float:
-    """Return how many standard deviations from its mean a normal variable stays with this probability.
-
-    Examples
-    --------
-    >>> round(central_quantile(0.9), 3)
-    1.645
-    """
+    """Return how many standard deviations from its mean a normal variable stays with this probability."""
     from statistics import NormalDist  # reads decimals and fractions; most profiles have no replicates
 
     return NormalDist().inv_cdf(0.5 + 0.5 * coverage)

@@ -19,11 +19,6 @@ def ports_full(
 
     `who`, shape (servers, places): index of the model, -1 for an empty place. `offered_mpps`, same shape: NaN saturates
     an NF.
-
-    Examples
-    --------
-    >>> ports_full([], np.array([[-1, -1]]))
-    array([False])
     """
     most_gbps, frames, solo_gbps = _on_ports(tuple(models))
     if most_gbps == math.inf:
@@ -45,13 +40,7 @@ def _on_ports(models: tuple[NFModel, ...]) -> tuple[float, Floats, Floats]:
 
 
 def accelerator_shared(models: Sequence[NFModel], who: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return on which servers two network functions use the same accelerator, shape ``(servers,)``.
-
-    Examples
-    --------
-    >>> accelerator_shared([], np.array([[-1, -1]]))
-    array([False])
-    """
+    """Return on which servers two network functions use the same accelerator, shape ``(servers,)``."""
     shared = np.zeros(len(who), dtype=bool)
     names = _accelerators(tuple(models))
     for name in {*names} - {None}:

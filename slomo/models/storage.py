@@ -284,13 +284,6 @@ def plain_name(name: str, where: Path) -> str:
     """Return a file's name after checking that it stays inside its own folder.
 
     Raises ConfigurationError for anything but a plain name.
-
-    Examples
-    --------
-    >>> plain_name("../key", Path("manifest.json"))
-    Traceback (most recent call last):
-    slomo.errors.ConfigurationError: manifest.json names the file '../key', needed a plain name inside its own folder
-    hint: the file was damaged or not written by slomo; train the model again
     """
     if not _NAME.fullmatch(name) or ".." in name:
         raise ConfigurationError(

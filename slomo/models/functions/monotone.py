@@ -26,17 +26,7 @@ MANY = 128
 
 @dataclass(frozen=True, eq=False)
 class MonotoneSensitivity(ScaledSensitivity, kind="monotone"):
-    """Throughput as a share of solo: the constant ``top`` minus what each unit of the network subtracts.
-
-    Examples
-    --------
-    >>> one, unit = np.ones(1), np.array([[4.0]])
-    >>> model = MonotoneSensitivity(
-    ...     "slomo-smooth", ("L3OCC",), "pressure", 5.0, one, 0 * one, 9 * one, 0 * one, one, unit, -4 * one, one, 1.0
-    ... )
-    >>> model.predict_mpps(np.array([[0.0], [2.0], [9.0]])).round(2).tolist()
-    [4.91, 2.01, 0.03]
-    """
+    """Throughput as a share of solo: the constant ``top`` minus what each unit of the network subtracts."""
 
     #: Offset and width that scale features to 0 to 1, shape (features,).
     start: Floats

@@ -66,13 +66,7 @@ class _XgboostFile(Struct):
 
 
 def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
-    """Return the arrays of trees as JSON-ready lists.
-
-    Examples
-    --------
-    >>> plain_to_dict(grow([], start=1.0, n_features=1, dtype=np.float64))["start"]
-    1.0
-    """
+    """Return the arrays of trees as JSON-ready lists."""
     # unused slots hold +inf, which JSON cannot express: they are written as the largest float32
     threshold = np.minimum(ensemble.threshold, np.finfo(np.float32).max)
     return {

@@ -50,15 +50,7 @@ class TreeNode:
 
 @dataclass(frozen=True, eq=False)
 class TreeEnsemble:
-    """A start value plus the sum of many trees.
-
-    Examples
-    --------
-    >>> stump = TreeNode([1, -1, -1], [2, -1, -1], [0, 0, 0], [0.5, 0, 0], [0, 1.0, 2.0], [True] * 3)
-    >>> grown = grow([stump], start=10.0, n_features=1, dtype=np.float64)
-    >>> grown.predict(np.array([[0.5], [0.6]])).tolist()
-    [11.0, 12.0]
-    """
+    """A start value plus the sum of many trees."""
 
     #: Splits of the complete trees, breadth first, shape (trees, 2**depth - 1).
     feature: NDArray[np.int32]
@@ -78,14 +70,7 @@ class TreeEnsemble:
         return int(self.leaf.shape[1]).bit_length() - 1
 
     def predict(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return the sum of all trees for each of `rows`, shape ``(n, n_features)`` -> ``(n,)``.
-
-        Examples
-        --------
-        >>> nothing = grow([], start=1.5, n_features=2, dtype=np.float32)
-        >>> nothing.predict(np.zeros((2, 2))).tolist()
-        [1.5, 1.5]
-        """
+        """Return the sum of all trees for each of `rows`, shape ``(n, n_features)`` -> ``(n,)``."""
         small = np.ascontiguousarray(rows, dtype=np.float32)
         _RowsSpent.rows += len(small)
         loaded = "numba" in sys.modules
@@ -127,13 +112,6 @@ def grow(trees: Sequence[TreeNode], *, start: float, n_features: int, dtype: typ
 
     Raises ConfigurationError for children out of range, cycles, nodes with two parents, features out of range, values
     that are not finite, or an ensemble beyond the limits of depth or size.
-
-    Examples
-    --------
-    >>> grow([TreeNode([0], [0], [0], [0.0], [0.0], [True])], start=0.0, n_features=1, dtype=np.float64)
-    Traceback (most recent call last):
-    slomo.errors.ConfigurationError: tree 0: node 0 is reached twice, so it is no tree
-    hint: the model file was damaged or not written by slomo; train it again
     """
     if len(trees) > MAX_TREES:
         raise _damaged(f"{len(trees)} trees, needed at most {MAX_TREES}")

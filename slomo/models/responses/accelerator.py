@@ -32,11 +32,6 @@ class AcceleratorUse(Stored):
     """How an NF uses an accelerator: time per request, requests per packet, whether its core waits.
 
     Raises InvalidValueError for a time or number not above 0.
-
-    Examples
-    --------
-    >>> AcceleratorUse("regex", service_ns=400.0, requests=2.0).demand_ns
-    800.0
     """
 
     #: Name of the accelerator; NFs with the same name share it.
@@ -125,11 +120,6 @@ def turns(rates: Floats, service_ns: Floats) -> Floats:
 
     `rates`: requests asked for [1/ns]. `service_ns`: time per request [ns]. Returned are requests served [1/ns]; the
     server is never more than fully used.
-
-    Examples
-    --------
-    >>> turns(np.array([0.004, 0.001, 0.009]), np.array([100.0, 100.0, 200.0])).tolist()
-    [0.003, 0.001, 0.003]
     """
     load = rates * service_ns
     if load.sum() <= 1.0:

@@ -27,11 +27,6 @@ def arrival_scores(served_mpps: Floats, offered_mpps: Floats, load: Floats | flo
 
     `served_mpps`, `offered_mpps`, shape (n,): measured throughput, and offered load above 0 [Mpps]. `load`: offered
     load over the throughput that the NF could reach.
-
-    Examples
-    --------
-    >>> arrival_scores(np.array([4.2, 0.9]), np.array([4.0, 1.0]), np.array([0.5, 0.2])).round(3).tolist()
-    [0.05, 0.08]
     """
     idle = 1.0 - np.minimum(load, BUSIEST)
     scores: Floats = np.sort(np.abs(served_mpps - offered_mpps) * idle / np.sqrt(offered_mpps))
@@ -48,11 +43,6 @@ def arrival_half_width_mpps(
     `offered_mpps`, `load`, `scores`: as in :func:`arrival_scores`; without scores, the answer is that of an endless
     measurement: as far as repeats of one run differ. `coverage`: above 0 and below 1. `window_s`: length of the
     measurement [s]; then Poisson's law answers instead of the scores.
-
-    Examples
-    --------
-    >>> arrival_half_width_mpps(np.array([4.0]), 0.5, np.zeros(0), 0.9, window_s=0.01).round(3).tolist()
-    [0.033]
     """
     if window_s is not None:
         if not window_s > 0.0:

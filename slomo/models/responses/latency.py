@@ -60,15 +60,7 @@ class LatencyCurve(Stored):
 
 @dataclass(frozen=True, eq=False)
 class LatencyModel(Stored):
-    """Latency of one NF's packets.
-
-    Examples
-    --------
-    >>> curve = LatencyCurve(np.array([0.0, 1.0, 0.0]), np.arange(1, 20) / 100, np.array([1.0, 0.0, 0.0]))
-    >>> model = LatencyModel(2.0, np.array([0.0, 3.0]), {"p95": curve}, (0.1, 0.9), 1.0)
-    >>> float(model.predict_us(np.array([0.8]), np.array([1.0]))["p95"].round(6)[0])
-    5.0
-    """
+    """Latency of one NF's packets."""
 
     #: Solo throughput at saturation [Mpps]; its inverse is the service time.
     solo_mpps: float
@@ -132,25 +124,13 @@ class LatencyModel(Stored):
 
 
 def busyness(load: Floats) -> Floats:
-    """Return -ln(1 - load), in which the logarithm of a queue's latency is nearly linear.
-
-    Examples
-    --------
-    >>> busyness(np.array([0.0, 0.9])).round(2).tolist()
-    [0.0, 2.3]
-    """
+    """Return -ln(1 - load), in which the logarithm of a queue's latency is nearly linear."""
     result: Floats = -np.log1p(-np.clip(load, 0.0, 0.999))
     return result
 
 
 def error_scale(scale: Floats, load: Floats, slower: Floats) -> Floats:
-    """Return the scale of the errors of latency's logarithm, which grows with load and with the slowdown's logarithm.
-
-    Examples
-    --------
-    >>> error_scale(np.array([0.1, 0.0, 0.5]), np.array([0.5]), np.array([0.2])).round(6).tolist()
-    [0.2]
-    """
+    """Return the scale of the errors of latency's logarithm at these loads and logarithms of slowdowns."""
     result: Floats = scale[0] + scale[1] * busyness(load) + scale[2] * np.maximum(slower, 0.0)
     return result
 
@@ -181,11 +161,6 @@ def busy_share(
     `response`: the NF's response to running neighbours; without it only its load is used. `pressure`, shape (n,
     pressures): pressure on it; NaN where unknown. `load`, shape (n,): offered over possible throughput, above 0.
     `neighbours`, shape (n,): number of neighbours; one by default.
-
-    Examples
-    --------
-    >>> busy_share(None, np.zeros((1, 0)), np.array([0.5])).tolist()
-    [0.5]
     """
     load = np.asarray(load, dtype=float)
     if response is None:

@@ -17,13 +17,7 @@ from slomo.models.functions.regression import rising
 
 @dataclass(frozen=True)
 class MemoryTraffic(Stored):
-    """Memory latency of a socket as a function of its traffic.
-
-    Examples
-    --------
-    >>> MemoryTraffic((80.0, 160.0), (0.0, 40.0)).most_gb_s
-    inf
-    """
+    """Memory latency of a socket as a function of its traffic."""
 
     #: Memory latencies [ns], ascending.
     latency_ns: tuple[float, ...]

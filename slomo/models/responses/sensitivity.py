@@ -77,14 +77,7 @@ class TreeSensitivity:
 
 @dataclass(frozen=True)
 class LinearSensitivity(Stored, kind="linear"):
-    """A straight line over one metric, at least 0.
-
-    Examples
-    --------
-    >>> line = LinearSensitivity("dobrescu", ("L2MISS",), "solo", intercept_mpps=5.0, slope=-0.01)
-    >>> line.predict_mpps(np.array([[0.0], [100.0], [900.0]])).tolist()
-    [5.0, 4.0, 0.0]
-    """
+    """A straight line over one metric, at least 0."""
 
     name: str
     feature_names: tuple[str, ...]
@@ -104,14 +97,7 @@ class LinearSensitivity(Stored, kind="linear"):
 
 @dataclass(frozen=True, eq=False)
 class CurveSensitivity(Stored, kind="curve"):
-    """A falling curve over one metric: linear between its knots, constant beyond them.
-
-    Examples
-    --------
-    >>> curve = CurveSensitivity("dobrescu-curve", ("L2MISS",), "solo", np.array([0.0, 50.0]), np.array([5.0, 3.0]))
-    >>> curve.predict_mpps(np.array([[0.0], [25.0], [900.0]])).tolist()
-    [5.0, 4.0, 3.0]
-    """
+    """A falling curve over one metric: linear between its knots, constant beyond them."""
 
     name: str
     feature_names: tuple[str, ...]
@@ -152,15 +138,7 @@ class ConstantSensitivity(Stored, kind="constant"):
 
 @dataclass(frozen=True, eq=False)
 class AveragedSensitivity:
-    """The weighted mean of some of one NF's other models; only the weights are stored.
-
-    Examples
-    --------
-    >>> slow, fast = ConstantSensitivity("slow", 1.0), ConstantSensitivity("fast", 3.0)
-    >>> averaged = AveragedSensitivity({"slow": slow, "fast": fast}, {"slow": 0.25, "fast": 0.75})
-    >>> averaged.predict_mpps(np.zeros((1, 0))).tolist()
-    [2.5]
-    """
+    """The weighted mean of some of one NF's other models; only the weights are stored."""
 
     #: The averaged models by family, and the weight of each, above 0; the sum is 1.
     models: Mapping[str, SensitivityModel]
@@ -190,13 +168,6 @@ def averaged_from_dict(data: Mapping[str, Any], models: Mapping[str, Sensitivity
     """Return the weighted mean of `models` that a mapping describes.
 
     Raises ConfigurationError for weights of models that are not there, or that are no shares of 1.
-
-    Examples
-    --------
-    >>> averaged_from_dict({"weights": {"linear": 1.0}}, {})
-    Traceback (most recent call last):
-    slomo.errors.ConfigurationError: model 'averaged': weights of linear, needed some of none, above 0 with sum 1
-    hint: the file was damaged or not written by slomo; train the model again
     """
     weights = convert(data.get("weights"), dict[str, float], "weights of model 'averaged'", HINT)
     there = [name for name in models if name != AVERAGED]
@@ -214,11 +185,6 @@ def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) ->
     """Return the model that a mapping describes; trees of xgboost are in `source`.
 
     Raises ConfigurationError for an unknown kind or an invalid mapping.
-
-    Examples
-    --------
-    >>> sensitivity_from_dict(ConstantSensitivity("none", 5.0).to_dict()).solo_mpps
-    5.0
     """
     kind = data.get("kind")
     if not is_known_kind(kind):
@@ -233,13 +199,7 @@ def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) ->
 
 
 def is_known_kind(kind: object) -> TypeGuard[str]:
-    """Return whether models of a kind can be read here.
-
-    Examples
-    --------
-    >>> is_known_kind("linear"), is_known_kind("crystal ball")
-    (True, False)
-    """
+    """Return whether models of a kind can be read here."""
     return isinstance(kind, str) and (kind in ("trees", AVERAGED) or kind in _READERS or kind in plugins(GROUP))
 
 

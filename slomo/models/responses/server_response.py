@@ -34,13 +34,7 @@ NOT_LEARNED = np.zeros(0)
 
 @cache
 def packets_of_age(terms: int) -> Floats:
-    """Return the numbers of packets at which the terms of `ServerResponse.holding` reach one half.
-
-    Examples
-    --------
-    >>> packets_of_age(3).round().tolist()
-    [32.0, 10000000.0]
-    """
+    """Return the numbers of packets at which the terms of `ServerResponse.holding` reach one half."""
     return np.logspace(_FEWEST_PACKETS, _MOST_PACKETS, terms - 1)
 
 

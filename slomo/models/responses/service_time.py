@@ -18,14 +18,7 @@ DENSITY = "match_density"
 
 @dataclass(frozen=True)
 class ServiceTime(Stored):
-    """Time per packet at an accelerator, a linear function of match density.
-
-    Examples
-    --------
-    >>> line = ServiceTime("regex", base_us=0.2, slope_us=0.002, low=100.0, high=600.0)
-    >>> line.time_us([100.0, 400.0]).tolist()
-    [0.4, 1.0]
-    """
+    """Time per packet at an accelerator, a linear function of match density."""
 
     #: Name of the accelerator.
     accelerator: str
@@ -53,11 +46,5 @@ class ServiceTime(Stored):
 
         `density`: of the NF's own packets. `others_us`: summed time of one request of every other NF that keeps its
         queue full [us].
-
-        Examples
-        --------
-        >>> line = ServiceTime("regex", base_us=0.2, slope_us=0.002, low=100.0, high=600.0)
-        >>> line.shared_mpps(150.0), line.shared_mpps(150.0, line.time_us(400.0))
-        (array(2.), array(0.66666667))
         """
         return np.asarray(1.0 / (self.time_us(density) + np.asarray(others_us, dtype=np.float64)))

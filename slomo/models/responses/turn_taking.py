@@ -65,16 +65,7 @@ class Player:
 
 
 def played_mpps(players: Sequence[Player]) -> list[float]:
-    """Return every NF's throughput [Mpps] at one accelerator that serves them in turns.
-
-    Examples
-    --------
-    Of two NFs that wait, the faster falls in behind the slower:
-
-    >>> fast, slow = Player(650.0, 100.0, 1.0, True), Player(580.0, 400.0, 1.0, True)
-    >>> [round(mpps, 2) for mpps in played_mpps([fast, slow])]
-    [1.02, 1.02]
-    """
+    """Return every NF's throughput [Mpps] at one accelerator that serves them in turns."""
     for number, each in enumerate(players):
         each.begin(each.core_ns * 0.37 * number)
     free, last = 0.0, -1
