@@ -91,7 +91,7 @@ def asked_about_socket(
     refuse_others(service, "mix", "machine", *settings, *how)
     chosen = {name: value for name, value in settings.items() if value is not None}
     with client(service) as line:
-        told = line.whatif(mix, machine, setting=chosen or None, **how)
+        answer = line.whatif(mix, machine, setting=chosen or None, **how)
     rows = [
         (
             item["target"],
@@ -99,13 +99,13 @@ def asked_about_socket(
             *item["interval"],
             100.0 * item["slowdown"],
             item["verdict"],
-            1e3 * sum(told["costs_mpps"][number]),
+            1e3 * sum(answer["costs_mpps"][number]),
         )
-        for number, item in enumerate(told["tenants"])
+        for number, item in enumerate(answer["tenants"])
     ]
     headers = ("tenant", "Mpps", "low", "high", "slowdown [%]", "verdict", "costs others [kpps]")
-    emit(told, headers, rows, as_json=as_json)
+    emit(answer, headers, rows, as_json=as_json)
     if not as_json:
-        tenants = told["tenants"]
+        tenants = answer["tenants"]
         note_reasons((f"{i}:{each['target']}", each["verdict"], each["reasons"]) for i, each in enumerate(tenants))
     return 0

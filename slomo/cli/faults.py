@@ -54,8 +54,8 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
     if isinstance(error, SlomoError):
         return type(error).__name__, error.message, error.hint, error.exit_code
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        told = str(error) or str(error.__cause__ or "")  # click wraps Ctrl-C; its cause states how many runs were kept
-        return "Interrupted", told or "stopped at your request", getattr(error, "hint", None), INTERRUPTED
+        cause = str(error) or str(error.__cause__ or "")  # click wraps Ctrl-C; its cause states how many runs were kept
+        return "Interrupted", cause or "stopped at your request", getattr(error, "hint", None), INTERRUPTED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "slomo"
         example = re.search(r"Example: (.+)", (error.ctx and error.ctx.command.help) or "")

@@ -188,7 +188,7 @@ class ControlLoop:
         self._memory = self._protection.memory
         return changes
 
-    def run(self, steps: int | None = None, told: Callable[[Step], None] | None = None) -> int:
+    def run(self, steps: int | None = None, on_step: Callable[[Step], None] | None = None) -> int:
         """Run rounds until SIGTERM, SIGINT or a given number of them; restore the machine and return their number."""
         done = 0
         try:
@@ -198,8 +198,8 @@ class ControlLoop:
                     step = self.step()
                     notify("WATCHDOG=1")  # systemd ends a round that hangs; protective settings stay in force
                     done += 1
-                    if told is not None:
-                        told(step)
+                    if on_step is not None:
+                        on_step(step)
                     if not stopped() and (steps is None or done < steps):
                         self.plant.wait(self.settings.period_s)
         finally:

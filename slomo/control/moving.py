@@ -34,14 +34,16 @@ class PaidMoves:
             return {}
         pauses = self._departed()
         away = self._away(beside, seed)
-        kept = {}
+        shares = {}
         for name in {**pauses, **self._behind}:
             remote = min(self._behind[name][1] / window_s, 1.0) if name in self._behind else 0.0
-            kept[name] = max(1.0 - pauses.get(name, 0.0) / window_s, 0.0) * (1.0 - remote * (1.0 - away.get(name, 1.0)))
+            shares[name] = max(1.0 - pauses.get(name, 0.0) / window_s, 0.0) * (
+                1.0 - remote * (1.0 - away.get(name, 1.0))
+            )
         self._behind = {
             name: (node, left_s - window_s) for name, (node, left_s) in self._behind.items() if left_s > window_s
         }
-        return kept
+        return shares
 
     def _departed(self) -> dict[str, float]:
         """Return how long each tenant that changed nodes was paused [s]."""

@@ -121,8 +121,8 @@ class NumaController:
         now_mpps, then_mpps = served_at(chains, 0, choices, self._rates, self._keeps)
         state = replace(state, loads_mpps=loads)
         if then_mpps < (1.0 + GAIN) * now_mpps:
-            told = ("no other nodes serve more",) if observation.broken else ()
-            return ControlDecision(self._plan(state), state, told, escalated=observation.broken)
+            reasons = ("no other nodes serve more",) if observation.broken else ()
+            return ControlDecision(self._plan(state), state, reasons, escalated=observation.broken)
         sockets = {
             name: self._sockets[best[name][0]] if name in best else self.machine.socket_of(core)
             for name, core in state.cores.items()

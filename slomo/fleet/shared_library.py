@@ -154,8 +154,8 @@ class SharedLibrary:
             for model in made:
                 for other in before.values():
                     if other.machine == model.machine:
-                        told = (other.machine_fingerprint, model.machine_fingerprint)
-                        require_same(model.machine, *told, f"{directory}", f"{self.url} holds models of")
+                        fingerprints = (other.machine_fingerprint, model.machine_fingerprint)
+                        require_same(model.machine, *fingerprints, f"{directory}", f"{self.url} holds models of")
             for model in made:
                 self._put_objects(Path(directory), model)
             after = {**before, **{model.key: model for model in made}}

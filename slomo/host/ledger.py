@@ -198,7 +198,7 @@ class _Session:
 
     def give_back(self, layers: Sequence[Layer], *, complain: bool = True) -> tuple[Undone, list[str]]:
         """Restore settings to their values before this receipt (record of changes), the last change first."""
-        told: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
+        kinds: dict[str, list[str]] = {"vanished": [], "foreign": [], "covered": []}
         pending: list[Change] = []
         steady: list[Change] = []
         refused: list[str] = []
@@ -223,7 +223,7 @@ class _Session:
                     # restoring other knobs may change the value that covers this one
                     stays = kind == "covered" and held is not None and stack[-1].explains(held)
                     steady += [Change(layer.label, held, held)] * stays
-                    told[kind].append(layer.label)
+                    kinds[kind].append(layer.label)
                     self.heir = stack[-1].receipt if kind == "covered" else self.heir
                     settled.append(layer)
         self.made += pending
@@ -231,7 +231,7 @@ class _Session:
         heirs = {label: self._holder(label) or self.heir for label in failed}
         # a setting of another receipt prevents restoring it: both are restored when that receipt is undone
         for label, reason in failed.items():
-            told["covered"] += [label] if heirs[label] is not None else []
+            kinds["covered"] += [label] if heirs[label] is not None else []
             refused += [reason] if heirs[label] is None else []
         remains = {label: self._read(label) for label in heirs}
         with contextlib.suppress(StoreError), self.journal.transaction():
@@ -249,9 +249,9 @@ class _Session:
                         self.journal.update(left[-1], left[-1].value, remains[layer.label])  # it still has our value
         if refused and complain:
             raise TestbedError(f"{len(refused)} knobs could not be restored: {refused[0]}", hint="see `slomo doctor`")
-        vanished = (*told["vanished"], *gone)
+        vanished = (*kinds["vanished"], *gone)
         changed = tuple(change for change in restored if change.before != change.after)
-        return Undone(changed, vanished, (*told["foreign"], *in_use), tuple(told["covered"])), refused
+        return Undone(changed, vanished, (*kinds["foreign"], *in_use), tuple(kinds["covered"])), refused
 
     def _judged(
         self, layer: Layer, stack: Sequence[Layer], held: str | None, layers: Sequence[Layer]

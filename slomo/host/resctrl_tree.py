@@ -156,10 +156,10 @@ class ResctrlTree:
                 reason = self.files.read("info/last_cmd_status", 500).decode("ascii", "replace").strip()
             except OSError:
                 reason = ""
-            told = f" ({reason})" if reason and reason != "ok" else ""
+            status = f" ({reason})" if reason and reason != "ok" else ""
             hint = "run as root" if isinstance(problem, PermissionError) else "see `slomo doctor`"
             kind = RefusedSettingError.kind_of(problem)
-            raise kind(f"resctrl on '{self.root}': {what}: {problem.strerror}{told}", hint=hint) from None
+            raise kind(f"resctrl on '{self.root}': {what}: {problem.strerror}{status}", hint=hint) from None
 
 
 def parse_schemata(text: str) -> dict[str, dict[int, str]]:

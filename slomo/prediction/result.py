@@ -241,11 +241,11 @@ class PredictionBatch(Result):
     @cached_property
     def _judgements(self) -> Sequence[Judgement]:
         judgements: list[Judgement] = []
-        told: dict[tuple[int, ...], Judgement] = {}  # each distinct mix is judged once
+        known: dict[tuple[int, ...], Judgement] = {}  # each distinct mix is judged once
         for row, judgement in enumerate(self.judged()):
             if judgement is None:
                 mix = (int(self.target[row]), *sorted(self.competitors[row].tolist()))
-                judgement = told[mix] = told[mix] if mix in told else self.judge(row)
+                judgement = known[mix] = known[mix] if mix in known else self.judge(row)
             judgements.append(judgement)
         return judgements
 

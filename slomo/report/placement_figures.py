@@ -228,11 +228,11 @@ def _compared(judgements: "Sequence[Judgement]") -> list[Fact]:
     if not judgements:
         return []
     most = max(item.placed for item in judgements)
-    kept = [item for item in judgements if not item.violations and item.placed == most]
+    successful = [item for item in judgements if not item.violations and item.placed == most]
     worst = max(judgements, key=lambda item: item.violated_share)
     facts = [Fact("none", f"of the policies placed {most} requests and kept all SLOs")]
-    if kept:
-        fewest = min(kept, key=lambda item: item.servers_used)
+    if successful:
+        fewest = min(successful, key=lambda item: item.servers_used)
         facts = [
             Fact(f"{fewest.servers_used}", f"servers suffice for {most} requests with all SLOs kept: {fewest.policy}")
         ]

@@ -63,7 +63,7 @@ def _fits(
             verdicts = judge.oracle.verdicts(host, list(by_name.values()))
         except SlomoError:
             continue
-        fitting += [(-len(mix), name) for (name, mix), told in zip(by_name.items(), verdicts, strict=True) if told.ok]
+        fitting += [(-len(mix), name) for (name, mix), each in zip(by_name.items(), verdicts, strict=True) if each.ok]
     return tuple(name for _, name in sorted(fitting)[:MOST_NAMED])
 
 

@@ -213,7 +213,7 @@ def test_stages_move_while_the_chains_run_and_the_caller_is_told(monkeypatch: py
     told: list[str] = []
     monkeypatch.setattr("slomo.testbed.host.chains.moves.cores_by_node", dict)
 
-    result = run_on_host(SYSTEM, settings(), migration=migration, told=lambda moved: told.append(str(moved)))
+    result = run_on_host(SYSTEM, settings(), migration=migration, on_move=lambda moved: told.append(str(moved)))
 
     chain = result.chains[0]
     assert chain.lost_at_entry == chain.lost_behind == 0
@@ -232,7 +232,7 @@ from slomo.vocabulary.service_chains import parse_chains
 core = int(sys.argv[1])
 system = parse_chains(f"stages: {{s: {{nf: flowstats, core: {core}}}}}\\nchains: {{web: {{stages: [s], mpps: 0.01}}}}")
 move = lambda look: [StageMove("s", core, look.time_s)]
-run_on_host(system, ChainRunSettings(seconds=30), migration=move, told=lambda moved: print(moved, flush=True))
+run_on_host(system, ChainRunSettings(seconds=30), migration=move, on_move=lambda moved: print(moved, flush=True))
 """
 
 

@@ -113,10 +113,10 @@ def _evaluated(
     if dataset is not None:
         mixes_read = find_dataset(dataset)
         doubt = ""
-        if told := next((model.manifest[PAIRS] for model in library.values() if model.chosen == PAIRS), None):
+        if pairs := next((model.manifest[PAIRS] for model in library.values() if model.chosen == PAIRS), None):
             doubt = (
                 f"'{PAIRS}' learns from all mixes of its table; on these, error and coverage look better than on new "
-                f"mixes. Its held-out error in training was {told['error_percent_of_solo']:.3g} % of solo"
+                f"mixes. Its held-out error in training was {pairs['error_percent_of_solo']:.3g} % of solo"
             )
         elif overlap := calibration_mixes(mixes_read):
             doubt = (

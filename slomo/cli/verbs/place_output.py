@@ -41,16 +41,17 @@ def show_prices(priced: "Sequence[Priced]", chosen: float) -> None:
     emit_table(("confidence", "placed", "cost of servers", "servers expected to break", "together", ""), rows)
 
 
-def show_measurements(told: "Measurements") -> None:
+def show_measurements(measurements: "Measurements") -> None:
     """Print the mixes that are worth measuring, and how to measure them."""
-    if told.mixes:
+    if measurements.mixes:
         emit_table(
-            ("mix to measure", "machine", "servers that hold it"), [(m.mix, m.machine, m.servers) for m in told.mixes]
+            ("mix to measure", "machine", "servers that hold it"),
+            [(m.mix, m.machine, m.servers) for m in measurements.mixes],
         )
-        words = " ".join(f"--mix '{each.mix}'" for each in told.mixes)
-        where = f"--machine {told.mixes[0].machine} --replicates 3 --out mixes.parquet"
+        words = " ".join(f"--mix '{each.mix}'" for each in measurements.mixes)
+        where = f"--machine {measurements.mixes[0].machine} --replicates 3 --out mixes.parquet"
         note(f"slomo profile {words} {where}, then merge and train again")
-    note(told.text)
+    note(measurements.text)
 
 
 def show_decisions(decisions: "Sequence[Decision]", stages: Mapping[str, int] | None = None) -> None:

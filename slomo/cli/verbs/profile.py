@@ -141,9 +141,9 @@ def command(
                 f"--dry-run cannot describe --plan {options['plan']}: each run depends on those before it",
                 hint="leave --dry-run out; without --out the table is printed only",
             )
-        if told := [name for name in ("runs", "mixes") if options[name] is not None]:
+        if unused := [name for name in ("runs", "mixes") if options[name] is not None]:
             raise UsageError(
-                f"--{told[0]} was given with --plan {options['plan']}, which chooses its runs itself",
+                f"--{unused[0]} was given with --plan {options['plan']}, which chooses its runs itself",
                 hint="leave it out",
             )
         _show_partitions(out, as_json, **options)

@@ -78,14 +78,14 @@ def command(
 
 def _summary(predictions: "RowPredictions") -> str:
     both = predictions.error_percent == predictions.error_percent  # NaN where either is missing
-    told = f"\nmodel {predictions.model}, {predictions.pattern}: "
+    heading = f"\nmodel {predictions.model}, {predictions.pattern}: "
     if not both.any():
-        return f"{told}{len(both)} rows, none both predicted and measured"
+        return f"{heading}{len(both)} rows, none both predicted and measured"
     size = abs(predictions.error_percent[both])
     inside = (
         (predictions.low_mpps <= predictions.measured_mpps) & (predictions.measured_mpps <= predictions.high_mpps)
     )[both]
     return (
-        f"{told}mean error {size.mean():.2f} % over {len(size)} rows, "
+        f"{heading}mean error {size.mean():.2f} % over {len(size)} rows, "
         f"{100 * inside.mean():.0f} % inside the {100 * predictions.coverage:g} % intervals"
     )

@@ -170,16 +170,16 @@ class PoolManager:
             nothing = dict.fromkeys(("cache", "memory_bandwidth", "others_kept_off"), False)
             return {**workload.to_dict(), "status": "Invalid", "enforced": {**nothing, "why": lost}}
         setting = next(each for each in self.plan().tenants if each.tenant == workload.identifier)
-        told: dict[str, Any] = {
+        enforced: dict[str, Any] = {
             "cache": True,
             "memory_bandwidth": self._bandwidth_in_force(workload.request),
             "others_kept_off": self._sets_the_rest and workload.pool == "guarantee",
         }
-        if workload.pool == "guarantee" and not told["others_kept_off"]:
-            told["why"] = f"{self._backend.name} does not set the ways of who is in no pool"
+        if workload.pool == "guarantee" and not enforced["others_kept_off"]:
+            enforced["why"] = f"{self._backend.name} does not set the ways of who is in no pool"
         elif workload.pool == "guarantee" and not setting.exclusive:
-            told |= {"others_kept_off": False, "why": "the infrastructure's ways lie over them"}
-        return {**workload.to_dict(), "enforced": told}
+            enforced |= {"others_kept_off": False, "why": "the infrastructure's ways lie over them"}
+        return {**workload.to_dict(), "enforced": enforced}
 
     def _enforcing(self) -> dict[str, Any]:
         """Return the field `enforced` of answers where nothing is enforced, else no field."""
@@ -260,8 +260,8 @@ class PoolManager:
             raise InvalidValueError(f"cache_id is {cache_ids[0]}, the caches are {', '.join(caches)}")
         named = bool(asked.get("core_ids") or asked.get("task_ids"))
         request = parse_request({**asked, **({} if named else {"core_ids": ["0"]})}, self.configuration)
-        score, told = self._score(request, named=named)
-        return {"score": {"l3": dict.fromkeys(cache_ids, score)}, **told, **self._enforcing()}
+        score, basis = self._score(request, named=named)
+        return {"score": {"l3": dict.fromkeys(cache_ids, score)}, **basis, **self._enforcing()}
 
     def _score(self, request: PoolRequest, *, named: bool) -> tuple[int, dict[str, Any]]:
         try:
@@ -383,10 +383,10 @@ def _predicted_score(outlook: PoolOutlook, placed: Mapping[str, PoolWorkload]) -
     promised = {key: item.request.slo_share for key, item in placed.items() if item.request.slo_share is not None}
     breaks = sorted(key for key, share in promised.items() if outlook.least[key] < share)
     own = outlook.expected[_NEWCOMER]
-    told = {
+    basis = {
         "basis": "predictions",
         "expected_share": round(own, 4),
         "least_share": round(outlook.least[_NEWCOMER], 4),
         "breaks": breaks,
     }
-    return 0 if breaks else max(0, min(100, round(100 * own))), told
+    return 0 if breaks else max(0, min(100, round(100 * own))), basis

@@ -96,10 +96,10 @@ class Admission:
             if request.gang in missing and request.id in self.state.spots:
                 self.state.forget(request.id)
                 first = missing[request.gang]
-                said, here = f"gang '{request.gang}' is placed all or none", f"'{first}' has no place"
+                constraint, here = f"gang '{request.gang}' is placed all or none", f"'{first}' has no place"
                 gives, names = f"what '{first}' is refused for, or the gang", (request.id, request.label)
-                why = Refusal(*names, "any machine", "gang", constraint=said, here=here, gives=gives)
-                reasons = (f"{said}, and {here}",)
+                why = Refusal(*names, "any machine", "gang", constraint=constraint, here=here, gives=gives)
+                reasons = (f"{constraint}, and {here}",)
                 withdrawn[request.id] = Decision(request.id, False, self.policy.name, refused=why, reasons=reasons)
         return withdrawn
 

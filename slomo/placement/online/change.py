@@ -42,7 +42,7 @@ class ClusterChange(Stored):
         names = [("without a place", [item.request for item in self.refused]), ("left", list(self.left))]
         names.append(("with an instance less", list(self.degraded)))
         names.append(("at risk", list(dict.fromkeys(item.request for item in self.at_risk))))
-        for said, who in names:
+        for outcome, who in names:
             if who:
-                parts.append(f"{len(who)} {said}: {', '.join(who[:5])}{', ...' if len(who) > 5 else ''}")
+                parts.append(f"{len(who)} {outcome}: {', '.join(who[:5])}{', ...' if len(who) > 5 else ''}")
         return "; ".join([f"{self.what}: {', '.join(parts)}", *self.why[:3]])

@@ -18,7 +18,7 @@ from slomo.placement.online.constraints import (
 )
 from slomo.placement.online.sockets import Spot
 from slomo.placement.problem.decision import Refusal
-from slomo.placement.problem.request import Request, Wanted, is_must
+from slomo.placement.problem.request import AffinityTerm, Request, is_must
 from slomo.placement.problem.whereabouts import HOST, untolerated
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def broken_constraints(
         breach = core.policy.oracle.verdict(place.host, place.signature).breach
         if breach is not None:
             owners = [owner for owner, at, _ in place.cores.values() if state.pieces[at] == breach.piece]
-            said = f"{breach.what} of {breach.workload} is {breach.possible:.4g}, needed {breach.needed:.4g}"
-            broken.append(BrokenConstraint(owners[0] if owners else "", breach.what, said))
+            problem = f"{breach.what} of {breach.workload} is {breach.possible:.4g}, needed {breach.needed:.4g}"
+            broken.append(BrokenConstraint(owners[0] if owners else "", breach.what, problem))
     return broken
 
 
@@ -135,8 +135,8 @@ def _of_spread(state: "ClusterState", request: Request, homes: list[int]) -> Ite
         domains = [state.servers[number].domain(label) for number in homes]
         if None in domains or len(set(domains)) < len(domains):
             field = "spread" if label in labels else "survives"
-            said = f"{len(domains)} instances are on {len(set(domains))} {label}"
-            yield BrokenConstraint(request.id, field, said, lasts=True)
+            problem = f"{len(domains)} instances are on {len(set(domains))} {label}"
+            yield BrokenConstraint(request.id, field, problem, lasts=True)
     for spread in request.spread:
         if spread.weight is None and spread.max_skew is not None:
             counts = Counter(state.servers[number].domain(spread.label) for number in homes)
@@ -149,28 +149,28 @@ def _of_spread(state: "ClusterState", request: Request, homes: list[int]) -> Ite
 def _of_neighbours(state: "ClusterState", request: Request, homes: list[int]) -> Iterator[BrokenConstraint]:
     if request.anti_affinity and request.id in request.anti_affinity and len(set(homes)) < len(homes):
         yield BrokenConstraint(request.id, "anti_affinity", "two instances share a server")
-    for wanted in filter(is_must, request.affinity):
-        others = state.constraints.carrying(wanted) - {request.id}
-        there = _domains_of(state, wanted, [n for other in others for n in state.servers_of(other)])
-        there |= _domains_of(state, wanted, homes) if means(wanted, request) else set()
-        if there and not _domains_of(state, wanted, homes) <= there:
-            yield BrokenConstraint(request.id, "affinity", f"{wanted} is on {sorted(map(str, there))[:3]}")
-    for wanted in filter(is_must, request.anti_affinity):
-        others = state.constraints.carrying(wanted) - {request.id}
-        there = _domains_of(state, wanted, [n for other in others for n in state.servers_of(other)]) - {None}
-        if there & _domains_of(state, wanted, homes):
-            yield BrokenConstraint(request.id, "anti_affinity", f"{wanted} is on {sorted(map(str, there))[:3]}")
+    for term in filter(is_must, request.affinity):
+        others = state.constraints.carrying(term) - {request.id}
+        there = _domains_of(state, term, [n for other in others for n in state.servers_of(other)])
+        there |= _domains_of(state, term, homes) if means(term, request) else set()
+        if there and not _domains_of(state, term, homes) <= there:
+            yield BrokenConstraint(request.id, "affinity", f"{term} is on {sorted(map(str, there))[:3]}")
+    for term in filter(is_must, request.anti_affinity):
+        others = state.constraints.carrying(term) - {request.id}
+        there = _domains_of(state, term, [n for other in others for n in state.servers_of(other)]) - {None}
+        if there & _domains_of(state, term, homes):
+            yield BrokenConstraint(request.id, "anti_affinity", f"{term} is on {sorted(map(str, there))[:3]}")
 
 
-def _domains_of(state: "ClusterState", wanted: Wanted, numbers: Iterable[int]) -> set[str | None]:
-    label = HOST if isinstance(wanted, str) else wanted.within
+def _domains_of(state: "ClusterState", term: AffinityTerm, numbers: Iterable[int]) -> set[str | None]:
+    label = HOST if isinstance(term, str) else term.within
     return {state.servers[number].domain(label) for number in numbers}
 
 
 def _of_instances(core: "Deciding", request: Request, homes: list[int]) -> Iterator[BrokenConstraint]:
     if not request.min_replicas <= len(homes) <= request.replicas:
-        said = f"{len(homes)} instances run, {request.min_replicas} to {request.replicas} were asked for"
-        yield BrokenConstraint(request.id, "min_replicas", said)
+        problem = f"{len(homes)} instances run, {request.min_replicas} to {request.replicas} were asked for"
+        yield BrokenConstraint(request.id, "min_replicas", problem)
     shares = [] if request.survives is None else _shares(core, request, core.state.spots[request.id]).values()
     if shares and sum(shares) - max(shares) < 1.0 - _ROUNDING:  # if any one failure domain fails
         yield BrokenConstraint(request.id, "survives", f"without one {request.survives} too little is left")
@@ -206,8 +206,8 @@ def _of_server(state: "ClusterState", number: int) -> Iterator[BrokenConstraint]
                 taken.update(taken_of(server, state.requests[name], state.pieces[piece]))
     for what, most in limits_of(server):
         if taken[what] > most + 1e-6:
-            said = f"{taken[what]:g} of {most:g} {what} of {server.name} are taken"
-            yield BrokenConstraint(server.name, what, said, lasts=True)
+            problem = f"{taken[what]:g} of {most:g} {what} of {server.name} are taken"
+            yield BrokenConstraint(server.name, what, problem, lasts=True)
 
 
 def worsened(core: "Deciding", before: Before, owner: str | None = None) -> list[BrokenConstraint]:
@@ -224,5 +224,5 @@ def _over_budget(state: "ClusterState", before: Before, owner: str | None) -> It
             continue
         gone = Counter(state.homes(spots)) - Counter(state.homes(state.spots.get(name, ())))
         if sum(gone.values()) > most:
-            said = f"{sum(gone.values())} of its instances would move, {most} may at once"
-            yield BrokenConstraint(name, "max_disrupted", said)
+            problem = f"{sum(gone.values())} of its instances would move, {most} may at once"
+            yield BrokenConstraint(name, "max_disrupted", problem)

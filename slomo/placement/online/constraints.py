@@ -14,7 +14,7 @@ from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.placement.feasibility.mixes import Piece
 from slomo.placement.online.sockets import Socket
 from slomo.placement.problem.cluster import Cluster, Server
-from slomo.placement.problem.request import Request, Wanted, is_must
+from slomo.placement.problem.request import AffinityTerm, Request, is_must
 from slomo.placement.problem.whereabouts import HOST, Neighbours, Spread, untolerated
 from slomo.vocabulary.wire import wire_gbps
 
@@ -59,8 +59,8 @@ class Constraints:
     """Index of the affinities and labels of placed requests."""
 
     def __init__(self) -> None:
-        self._near: dict[Wanted, set[str]] = {}
-        self._away: dict[Wanted, set[str]] = {}
+        self._near: dict[AffinityTerm, set[str]] = {}
+        self._away: dict[AffinityTerm, set[str]] = {}
         self._labelled: dict[tuple[str, str], set[str]] = {}
 
     def copy(self) -> "Constraints":
@@ -84,25 +84,25 @@ class Constraints:
                 table.pop(key, None)
 
     def _entries(self, request: Request) -> Iterator[tuple[dict, object]]:  # type: ignore[type-arg]
-        for table, wanted in ((self._near, request.affinity), (self._away, request.anti_affinity)):
-            yield from ((table, item) for item in wanted if is_must(item))
+        for table, terms in ((self._near, request.affinity), (self._away, request.anti_affinity)):
+            yield from ((table, item) for item in terms if is_must(item))
         yield from ((self._labelled, pair) for pair in request.labels)
 
-    def _wanting(self, table: Mapping[Wanted, set[str]], request: Request) -> list[tuple[Wanted, set[str]]]:
+    def _wanting(self, table: Mapping[AffinityTerm, set[str]], request: Request) -> list[tuple[AffinityTerm, set[str]]]:
         """Return the other requests that name this request in their affinity."""
         by_id = [(request.id, table[request.id])] if request.id in table else []
-        by_label: list[tuple[Wanted, set[str]]] = [
+        by_label: list[tuple[AffinityTerm, set[str]]] = [
             (item, who)
             for item, who in (table.items() if request.labels else ())
             if isinstance(item, Neighbours) and item.names(request.labels)
         ]
         return [(item, others) for item, who in (*by_id, *by_label) if (others := who - {request.id})]
 
-    def carrying(self, wanted: Wanted) -> set[str]:
+    def carrying(self, term: AffinityTerm) -> set[str]:
         """Return the placed requests that an id or labels match."""
-        if isinstance(wanted, str):
-            return {wanted}
-        return set.intersection(*(self._labelled.get(pair, set()) for pair in wanted.labels))
+        if isinstance(term, str):
+            return {term}
+        return set.intersection(*(self._labelled.get(pair, set()) for pair in term.labels))
 
     def rules(self, request: Request, own: Sequence[int], state: Placed) -> list[PlaceRule]:
         """Return the constraints that exclude some servers for a request that already has servers `own`."""
@@ -114,38 +114,38 @@ class Constraints:
         ]
 
     def _near_rules(self, request: Request, own: Sequence[int], state: Placed) -> Iterator[PlaceRule]:
-        for wanted in filter(is_must, request.affinity):
-            on, here = _on(wanted), self._domains(wanted, request, state)
-            here |= _domains(own, on, state) if means(wanted, request) else set()
+        for term in filter(is_must, request.affinity):
+            on, here = _on(term), self._domains(term, request, state)
+            here |= _domains(own, on, state) if means(term, request) else set()
             if here:
-                yield _near_rule(on, here, state, f"affinity with {_said(wanted)}")
-        for wanted, who in self._wanting(self._near, request):
-            on, covered = _on(wanted), _domains(own, _on(wanted), state)
-            if isinstance(wanted, Neighbours):
-                covered |= self._domains(wanted, request, state)
+                yield _near_rule(on, here, state, f"affinity with {_words_of(term)}")
+        for term, who in self._wanting(self._near, request):
+            on, covered = _on(term), _domains(own, _on(term), state)
+            if isinstance(term, Neighbours):
+                covered |= self._domains(term, request, state)
             for name in sorted(who):
                 left = _domains(state.servers_of(name), on, state) - covered
-                if left or isinstance(wanted, str):
-                    homes = _domains(state.servers_of(name), on, state) if isinstance(wanted, str) else left
+                if left or isinstance(term, str):
+                    homes = _domains(state.servers_of(name), on, state) if isinstance(term, str) else left
                     yield _near_rule(on, homes, state, f"affinity of '{name}', which wants it near")
 
     def _away_rules(self, request: Request, own: Sequence[int], state: Placed) -> Iterator[PlaceRule]:
-        for wanted in filter(is_must, request.anti_affinity):
-            on, here = _on(wanted), self._domains(wanted, request, state)
-            mine = means(wanted, request)
+        for term in filter(is_must, request.anti_affinity):
+            on, here = _on(term), self._domains(term, request, state)
+            mine = means(term, request)
             here |= _domains(own, on, state) if mine else set()
             if here or mine:
-                yield _away_rule(on, here, state, f"anti-affinity with {_said(wanted)}", alone=mine)
-        for wanted, who in self._wanting(self._away, request):
+                yield _away_rule(on, here, state, f"anti-affinity with {_words_of(term)}", alone=mine)
+        for term, who in self._wanting(self._away, request):
             for name in sorted(who):
-                on = _on(wanted)
+                on = _on(term)
                 here = _domains(state.servers_of(name), on, state)
                 yield _away_rule(on, here, state, f"anti-affinity of '{name}', which wants it away")
 
-    def _domains(self, wanted: Wanted, request: Request, state: Placed) -> set[str]:
+    def _domains(self, term: AffinityTerm, request: Request, state: Placed) -> set[str]:
         """Return the domains (racks, ...) of the requests near which this request wants to be."""
-        others = self.carrying(wanted) - {request.id}
-        return set[str]().union(*(_domains(state.servers_of(name), _on(wanted), state) for name in others))
+        others = self.carrying(term) - {request.id}
+        return set[str]().union(*(_domains(state.servers_of(name), _on(term), state) for name in others))
 
     def score(self, request: Request, own: Sequence[int], state: Placed) -> Callable[[Socket], float] | None:
         """Return how much a request prefers a socket over one that meets no preference; None if it has no preferences.
@@ -158,11 +158,11 @@ class Constraints:
                 count = Counter(state.servers[number].domain(spread.label) for number in own)
                 merits.append((spread.label, {value: -spread.weight * many for value, many in count.items()}))
         for sign, items in ((1.0, request.affinity), (-1.0, request.anti_affinity)):
-            for wanted in items:
-                if not isinstance(wanted, str) and wanted.weight is not None:
-                    here = self._domains(wanted, request, state)
-                    here |= _domains(own, wanted.within, state) if means(wanted, request) else set()
-                    merits.append((wanted.within, dict.fromkeys(here, sign * wanted.weight)))
+            for term in items:
+                if not isinstance(term, str) and term.weight is not None:
+                    here = self._domains(term, request, state)
+                    here |= _domains(own, term.within, state) if means(term, request) else set()
+                    merits.append((term.within, dict.fromkeys(here, sign * term.weight)))
         avoided = any(untolerated(state.servers[n].taints, request.tolerations, AVOIDED) for n in state.tainted)
         if not (merits or avoided or request.prefer):
             return None
@@ -176,17 +176,17 @@ class Constraints:
         return score
 
 
-def means(wanted: Wanted, request: Request) -> bool:
+def means(term: AffinityTerm, request: Request) -> bool:
     """Return whether an id or labels in an affinity select this request."""
-    return wanted == request.id if isinstance(wanted, str) else wanted.names(request.labels)
+    return term == request.id if isinstance(term, str) else term.names(request.labels)
 
 
-def _on(wanted: Wanted) -> str:
-    return HOST if isinstance(wanted, str) else wanted.within
+def _on(term: AffinityTerm) -> str:
+    return HOST if isinstance(term, str) else term.within
 
 
-def _said(wanted: Wanted) -> str:
-    return f"'{wanted}'" if isinstance(wanted, str) else f"{wanted.words} within one {wanted.within}"
+def _words_of(term: AffinityTerm) -> str:
+    return f"'{term}'" if isinstance(term, str) else f"{term.words} within one {term.within}"
 
 
 def _domains(numbers: Iterable[int], label: str, state: Placed) -> set[str]:
@@ -194,18 +194,18 @@ def _domains(numbers: Iterable[int], label: str, state: Placed) -> set[str]:
     return {value for value in values if value is not None}
 
 
-def _near_rule(on: str, here: set[str], state: Placed, said: str) -> PlaceRule:
+def _near_rule(on: str, here: set[str], state: Placed, words: str) -> PlaceRule:
     there = ", ".join(sorted(here)[:3])
     return PlaceRule(
-        "affinity", said, lambda number, _: state.servers[number].domain(on) in here,
+        "affinity", words, lambda number, _: state.servers[number].domain(on) in here,
         lambda number: f"{on} {state.servers[number].domain(on) or 'unnamed'}, wanted {there}",
         f"the affinity, or room on {on} {there}",
     )  # fmt: skip
 
 
-def _away_rule(on: str, here: set[str], state: Placed, said: str, *, alone: bool = False) -> PlaceRule:
+def _away_rule(on: str, here: set[str], state: Placed, words: str, *, alone: bool = False) -> PlaceRule:
     return PlaceRule(
-        "anti_affinity", said,
+        "anti_affinity", words,
         lambda number, count: state.servers[number].domain(on) not in here and not (alone and count > 1),
         lambda number: f"{on} {state.servers[number].domain(on)} has it already",
         f"the anti-affinity, or another {on}",
@@ -224,10 +224,10 @@ def _server_rules(request: Request, state: Placed) -> Iterator[PlaceRule]:
                 f"a toleration of {first}, or the taint",
             )  # fmt: skip
     if request.selector:
-        wanted = set(request.selector)
-        said = ", ".join(f"{name}={value}" for name, value in request.selector)
+        labels = set(request.selector)
+        words = ", ".join(f"{name}={value}" for name, value in request.selector)
         yield PlaceRule(
-            "selector", f"selector {said}", lambda number, _: wanted <= set(servers[number].labels),
+            "selector", f"selector {words}", lambda number, _: labels <= set(servers[number].labels),
             lambda number: ", ".join(f"{k} is {servers[number].domain(k) or 'not set'}" for k, _ in request.selector),
             "the selector, or the labels of a server",
         )  # fmt: skip

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from slomo.placement.online.admission import Admission
 
 
-def failed(core: "Admission", numbers: Sequence[int], said: str) -> ClusterChange:
+def failed(core: "Admission", numbers: Sequence[int], what: str) -> ClusterChange:
     """Close failed servers, and place elsewhere what ran on them."""
     state = core.state
     lost = dict.fromkeys(name for number in numbers for name in state.tenants_of(number))
     for number in numbers:
         state.close(number, "failed")
-    return without(core, [state.requests[name] for name in lost], numbers, said)
+    return without(core, [state.requests[name] for name in lost], numbers, what)
 
 
-def without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int], said: str) -> ClusterChange:
+def without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int], what: str) -> ClusterChange:
     """Remove requests from some servers and place them elsewhere, higher priorities first."""
     state, gone = core.state, set(numbers)
     before = {r.id: state.spots[r.id] for r in lost}
@@ -63,7 +63,7 @@ def without(core: "Admission", lost: Sequence[Request], numbers: Sequence[int], 
         now = [state.servers[at].name for at in state.homes(state.spots.get(name, ()))]
         source = next(state.servers[state.sockets[n].server].name for n, _ in spots if state.sockets[n].server in gone)
         moves += [Move(name, source, target) for target in dict.fromkeys(now) if target not in homes[name]]
-    return ClusterChange(said, True, tuple(moves), tuple(refused), degraded=tuple(degraded))
+    return ClusterChange(what, True, tuple(moves), tuple(refused), degraded=tuple(degraded))
 
 
 def emptied(core: "Admission", number: int, max_moves: int | None) -> tuple[tuple[Move, ...], list[str]]:
@@ -92,9 +92,9 @@ def _named_first(lost: Sequence[Request]) -> list[Request]:
     order: dict[str, Request] = {}
 
     def add(request: Request, above: frozenset[str]) -> None:
-        wanted = [item for item in request.affinity if is_must(item)]
-        for other in lost if wanted else ():
-            if other.id not in order and other.id not in above and any(means(item, other) for item in wanted):
+        terms = [item for item in request.affinity if is_must(item)]
+        for other in lost if terms else ():
+            if other.id not in order and other.id not in above and any(means(item, other) for item in terms):
                 add(other, above | {other.id})
         order.setdefault(request.id, request)
 

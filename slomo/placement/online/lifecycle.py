@@ -221,14 +221,14 @@ class Lifecycle:
         """
         with self._changing(what_if) as (core, ended):
             self._placer._check_new([request])
-            said = f"preempt for {request.id}"
+            what = f"preempt for {request.id}"
             decision = core.admit(request)
             if decision.accepted:
-                return ended(ClusterChange(said, True))
+                return ended(ClusterChange(what, True))
             victims = fewest_victims(core, request)
             if victims is None:
-                return ended(ClusterChange(said, False, refused=(decision,)))
-            return ended(preempted(core, request, victims, said))
+                return ended(ClusterChange(what, False, refused=(decision,)))
+            return ended(preempted(core, request, victims, what))
 
     def use(self, library: ModelLibrary, *, what_if: bool = False) -> ClusterChange:
         """Use other models from now on; move nothing, and return the promises that they predict to break."""

@@ -114,14 +114,14 @@ class Placer:
 
     def _made(self, library: ModelLibrary, cluster: Cluster) -> Admission:
         """Return an object that places requests on the empty cluster by the models of a library."""
-        kind, said = self._kind, self.settings
-        model, method = kind.model or said.model, "composed" if kind.model else said.method
-        grid, reference = said.slo_grid, said.reference_machine
-        estimates = ThroughputEstimates(library, model, said.confidence, said.profiles, method, grid, reference)
-        estimates.takes_strangers, estimates.factors = said.fallback == "worst-case", said.factors
+        kind, settings = self._kind, self.settings
+        model, method = kind.model or settings.model, "composed" if kind.model else settings.method
+        grid, reference = settings.slo_grid, settings.reference_machine
+        estimates = ThroughputEstimates(library, model, settings.confidence, settings.profiles, method, grid, reference)
+        estimates.takes_strangers, estimates.factors = settings.fallback == "worst-case", settings.factors
         estimates.check_machines(cluster.machine_types)
         pieces = Pieces()
-        return Admission(ClusterState(cluster, pieces), kind(estimates, pieces), estimates, said.fallback)
+        return Admission(ClusterState(cluster, pieces), kind(estimates, pieces), estimates, settings.fallback)
 
     def __repr__(self) -> str:
         return (

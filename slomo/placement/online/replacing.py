@@ -69,7 +69,7 @@ def fewest_victims(core: "Admission", request: Request) -> list[Request] | None:
     return None if best is None else best[1]
 
 
-def preempted(core: "Admission", request: Request, victims: Sequence[Request], said: str) -> ClusterChange:
+def preempted(core: "Admission", request: Request, victims: Sequence[Request], what: str) -> ClusterChange:
     """Admit a request in the place of its victims; these are placed elsewhere if there is room."""
     homes: Mapping[str, tuple[str, ...]] = {each.id: core.writer.decision(each.id).servers for each in victims}
     for each in victims:
@@ -78,7 +78,7 @@ def preempted(core: "Admission", request: Request, victims: Sequence[Request], s
     assert placed.accepted, "BUG: the victims were found to make room"
     decisions = [core.admitted(each) for each in sorted(victims, key=lambda r: -r.priority)]
     moves = tuple(Move(d.request, homes[d.request][0], target) for d in decisions for target in d.servers)
-    return ClusterChange(said, True, moves, tuple(d for d in decisions if not d.accepted))
+    return ClusterChange(what, True, moves, tuple(d for d in decisions if not d.accepted))
 
 
 def _cores_of(core: "Admission", name: str, spot: Spot, earlier: Sequence[Spot]) -> tuple[int, ...]:
@@ -100,10 +100,10 @@ def _reseated(core: "Admission", request: Request, seats: Sequence[tuple[Spot, i
     for (number, _), piece, cores in seats:
         place, stages = state.sockets[number], len(state.pieces[piece].workloads)
         free = [c for c in range(place.host.places) if c not in place.cores and c not in cores]
-        wanted = [*cores, *free][:stages]
-        if len(wanted) < stages or any(core_ in place.cores for core_ in wanted):
+        chosen = [*cores, *free][:stages]
+        if len(chosen) < stages or any(core_ in place.cores for core_ in chosen):
             return False
-        state.put(request, (number, piece), wanted)
+        state.put(request, (number, piece), chosen)
         spots.append((number, piece))
     state.keep(request, spots)
     return True

@@ -171,8 +171,8 @@ class ClusterState:
         number, piece = spot
         place = self.sockets[number]
         stages = len(self.pieces[piece].workloads)
-        wanted = range(place.host.places) if cores is None else cores
-        free = [core for core in wanted if core not in place.cores and 0 <= core < place.host.places][:stages]
+        candidates = range(place.host.places) if cores is None else cores
+        free = [core for core in candidates if core not in place.cores and 0 <= core < place.host.places][:stages]
         assert len(free) == stages, "BUG: a socket was chosen that has too few free cores"
         self._put(number, piece, {core: (request.id, piece, stage) for stage, core in enumerate(free)})
         self._count(place.server, request, piece)

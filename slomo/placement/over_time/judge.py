@@ -278,8 +278,8 @@ def asked_times(placer: Placer, requests: Sequence[Request]) -> list[float]:
     placed = {request.id for request in placer.requests}
     for request in requests[:: max(len(requests) // 200, 1)]:
         near, away = (
-            tuple(each for each in wanted if not isinstance(each, str) or each in placed)
-            for wanted in (request.affinity, request.anti_affinity)
+            tuple(each for each in terms if not isinstance(each, str) or each in placed)
+            for terms in (request.affinity, request.anti_affinity)
         )
         again = replace(request, id=f"{request.id} once more", affinity=near, anti_affinity=away)
         begun = time.perf_counter()

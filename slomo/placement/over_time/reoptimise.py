@@ -180,8 +180,8 @@ def _planned(
             reoptimisation = replace(reoptimisation, migrated=True, moves=best.moves, servers_after=best.servers)
         elif placed:
             placer._core = unmoved
-        told = tuple(placer.decision(each.request) if each.accepted else each for each in decisions)
-        return replace(reoptimisation, decisions=told)
+        final = tuple(placer.decision(each.request) if each.accepted else each for each in decisions)
+        return replace(reoptimisation, decisions=final)
 
 
 def _best(options: Sequence[_Option], used: int, budget: MoveBudget) -> _Option | None:

@@ -66,9 +66,9 @@ def refilled(
         worth, rent, each = prices[:classes], prices[classes:-1], prices[-1]
         reached, fresh = float(worth @ demand - each * coming), 0
         for number, content in enumerate(contents):
-            found = _best(pricing, content, demand, worth, each)
-            reached += supply[number] * min(1.0 - max((gain for gain, _ in found), default=0.0), 0.0)
-            for gain, after in found:
+            mixes = _best(pricing, content, demand, worth, each)
+            reached += supply[number] * min(1.0 - max((gain for gain, _ in mixes), default=0.0), 0.0)
+            for gain, after in mixes:
                 if gain > 1.0 + rent[number] + 1e-7 and (number, after) not in changes:
                     changes[number, after] = None
                     fresh += 1
@@ -79,8 +79,8 @@ def refilled(
     for _ in range(_OTHER_PRICES):  # whole sockets need mixes that fractions do not
         others = worth * generator.uniform(0.7, 1.3, classes)
         for number, content in enumerate(contents):
-            found = _best(pricing, content, demand, others, each)
-            changes |= dict.fromkeys((number, after) for gain, after in found if gain > rent[number])
+            mixes = _best(pricing, content, demand, others, each)
+            changes |= dict.fromkeys((number, after) for gain, after in mixes if gain > rent[number])
     listed = list(changes)
     cost, serves, uses = _program(contents, listed, classes)
     cost[: len(listed)] += max(cost_per_move, _LITTLE) * uses[-1, : len(listed)]
@@ -100,11 +100,11 @@ def _best(
 ) -> list[tuple[float, Content]]:
     """Return the most valuable mixes to which sockets with one mix can change, with their values."""
     prices, stay = np.concatenate([worth, worth - each]), np.array(content, dtype=np.int64)
-    found = []
+    mixes = []
     for column in pricing.best(prices, np.concatenate([stay, demand - stay]), _MIXES_PER_ROUND):
         serves = np.array(column.serves)
-        found.append((float(prices @ serves), tuple((serves[: len(worth)] + serves[len(worth) :]).tolist())))
-    return found
+        mixes.append((float(prices @ serves), tuple((serves[: len(worth)] + serves[len(worth) :]).tolist())))
+    return mixes
 
 
 def _program(

@@ -110,9 +110,9 @@ class MixSearch(PredictedBestFit):
             for option in cutting.alternatives.get(piece, (piece,))
         ]
         knapsack = Knapsack(host, items, len(classes))
-        wanted = np.array([owned.get(piece, 0) for piece in demand], dtype=np.int64)
+        owned_counts = np.array([owned.get(piece, 0) for piece in demand], dtype=np.int64)
         shares = np.array([self.weight(host, piece) for piece in demand])
-        packed: dict[Signature, int] = dict(fill_by_value(wanted, shares, knapsack, passes=_PASSES).best)
+        packed: dict[Signature, int] = dict(fill_by_value(owned_counts, shares, knapsack, passes=_PASSES).best)
         packed |= super().plan(host, rest) or {} if rest else {}
         twins = {cutting.shared.get(piece, piece): count for piece, count in demand.items()}
         shareable = len(twins) == len(demand) and not any(self.pieces[piece].ways for piece in twins)

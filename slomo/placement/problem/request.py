@@ -29,12 +29,12 @@ from slomo.vocabulary.numbers import share_hint
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
-Wanted = str | Neighbours
+AffinityTerm = str | Neighbours
 
 
 #: Field of a request -> conversion of its given value.
-_KEPT: Mapping[str, Callable[[Any], Any]] = {
-    "tolerations": lambda said: (said,) if isinstance(said, str) else tuple(said),
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
+    "tolerations": lambda value: (value,) if isinstance(value, str) else tuple(value),
     "affinity": partial(values_of, Neighbours),
     "anti_affinity": partial(values_of, Neighbours),
     "spread": partial(values_of, Spread, short="label"),
@@ -161,8 +161,8 @@ class Request:
     chain: tuple[Workload, ...]
     slo: SLO = field(default_factory=SLO)
     priority: int = 0
-    affinity: tuple[Wanted, ...] = ()
-    anti_affinity: tuple[Wanted, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
     replicas: int = 1
     selector: Pairs = ()
     tolerations: tuple[str, ...] = ()
@@ -184,8 +184,8 @@ class Request:
             chain: Workload | str | Sequence[Workload | str],
             slo: SLO = ...,
             priority: int = ...,
-            affinity: Wanted | Sequence[Wanted | Mapping[str, Any]] = ...,
-            anti_affinity: Wanted | Sequence[Wanted | Mapping[str, Any]] = ...,
+            affinity: AffinityTerm | Sequence[AffinityTerm | Mapping[str, Any]] = ...,
+            anti_affinity: AffinityTerm | Sequence[AffinityTerm | Mapping[str, Any]] = ...,
             replicas: int = ...,
             *,
             selector: Mapping[str, str] | Pairs = ...,
@@ -203,19 +203,19 @@ class Request:
 
     def __post_init__(self) -> None:
         if not isinstance(self.slo, SLO):
-            given = f"{self.slo:g}" if isinstance(self.slo, (int, float)) else "0.8"
+            share = f"{self.slo:g}" if isinstance(self.slo, (int, float)) else "0.8"
             raise InvalidValueError(
                 f"request '{self.id}': slo is {self.slo!r}, needed an SLO",
-                hint=f"write slo=SLO(min_share={given}) for a share of solo throughput, or SLO(min_mpps=...)",
+                hint=f"write slo=SLO(min_share={share}) for a share of solo throughput, or SLO(min_mpps=...)",
             )
         items: Iterable[Workload | str] = self.chain
         if not isinstance(items, tuple):
             items = items if isinstance(items, Iterable) and not isinstance(items, str) else (items,)
         workloads = tuple([item if isinstance(item, Workload) else parse_workload(item) for item in items])
         object.__setattr__(self, "chain", workloads)
-        for name, kept in _KEPT.items():
-            if (said := getattr(self, name)) != ():  # most requests say little
-                object.__setattr__(self, name, kept(said))
+        for name, converted in _CONVERSIONS.items():
+            if (value := getattr(self, name)) != ():  # most requests have few of them
+                object.__setattr__(self, name, converted(value))
         if self.resources != ():
             object.__setattr__(self, "resources", checked_amounts(f"request '{self.id}'", dict(self.resources)))
         self._check()
@@ -346,9 +346,9 @@ class Request:
             raise
 
 
-def is_must(wanted: Wanted) -> bool:
+def is_must(term: AffinityTerm) -> bool:
     """Return whether an affinity must be met, not only preferred."""
-    return isinstance(wanted, str) or wanted.weight is None
+    return isinstance(term, str) or term.weight is None
 
 
 def requests_to_dict(requests: Iterable[Request]) -> dict[str, Any]:

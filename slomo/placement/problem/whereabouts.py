@@ -159,7 +159,7 @@ def check_weight(whose: str, weight: float | None) -> None:
         raise InvalidValueError(f"{whose}: weight is {weight!r}, needed a number above 0")
 
 
-def values_of(kind: type[Value], given: Any, short: str = "") -> tuple[Any, ...]:
+def values_of(kind: type[Value], values: Any, short: str = "") -> tuple[Any, ...]:
     """Return one or several values of a type, given as values, mappings, or texts for the field `short`.
 
     Without `short`, texts are returned unchanged. Raises InvalidValueError for anything else.
@@ -169,13 +169,13 @@ def values_of(kind: type[Value], given: Any, short: str = "") -> tuple[Any, ...]
     >>> values_of(Spread, "rack", short="label")
     (Spread(label='rack', max_skew=None, weight=None),)
     """
-    if given is None:
+    if values is None:
         return ()
-    if isinstance(given, (str, Mapping, kind)):
-        return (_value(kind, given, short),)
-    if not isinstance(given, Iterable):
-        raise InvalidValueError(f"{given!r} is no {kind.__name__}, nor several of them")
-    return tuple(_value(kind, item, short) for item in given)
+    if isinstance(values, (str, Mapping, kind)):
+        return (_value(kind, values, short),)
+    if not isinstance(values, Iterable):
+        raise InvalidValueError(f"{values!r} is no {kind.__name__}, nor several of them")
+    return tuple(_value(kind, item, short) for item in values)
 
 
 def _value(kind: Any, item: Any, short: str) -> Any:

@@ -36,8 +36,8 @@ async def place(service: Service, call: Call) -> Answer:
     requests = [as_request(item) for item in placement.requests]
     if placement.what_if:
         decisions = await service.aside(lambda: service.cluster_store.placer.what_if_all(requests))
-        told = {"decisions": [item.to_dict() for item in decisions], "what_if": True}
-        return Answer({**told, "fingerprint": service.model_store.answers.fingerprint})
+        shown = {"decisions": [item.to_dict() for item in decisions], "what_if": True}
+        return Answer({**shown, "fingerprint": service.model_store.answers.fingerprint})
     if "respond-async" in call.headers.get("prefer", ""):
         return await _place_later(service, call, placement)
     caller = call.caller.name
@@ -68,13 +68,13 @@ async def place_in_batches(service: Service, errand: dict[str, Any], progress: J
             body, _ = service.cluster_store.place(connection, chunk, errand["caller"])
             after = {name: before[name] + body[name] for name in ("accepted", "refused")}
             after["decided"] = before["decided"] + len(chunk)
-            told = after["decided"] / len(requests), f"{after['accepted']} placed, {after['refused']} refused", after
-            progress.put(connection, *told)
-            return told
+            state = after["decided"] / len(requests), f"{after['accepted']} placed, {after['refused']} refused", after
+            progress.put(connection, *state)
+            return state
 
-        told = await service.writing(lambda write=write: service.store.write(write).result())  # type: ignore[misc]
-        progress.tell(*told)
-        so_far = told[2]
+        state = await service.writing(lambda write=write: service.store.write(write).result())  # type: ignore[misc]
+        progress.tell(*state)
+        so_far = state[2]
     return {name: so_far[name] for name in ("accepted", "refused")}
 
 

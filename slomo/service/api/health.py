@@ -15,8 +15,8 @@ async def ready(service: Service, call: Call) -> Answer:  # noqa: ARG001
     """Report readiness: status 503 until the promises of all running functions have been checked, then 200."""
     faults, unjudged = service.faults(), bool(service.kubernetes.faults())
     status = "not ready" if unjudged else "degraded" if faults else "ready"
-    told = {"status": status, "fingerprint": service.model_store.answers.fingerprint, "faults": faults}
-    return Answer(told, 503 if unjudged else 200)
+    document = {"status": status, "fingerprint": service.model_store.answers.fingerprint, "faults": faults}
+    return Answer(document, 503 if unjudged else 200)
 
 
 async def metrics(service: Service, call: Call) -> Answer:  # noqa: ARG001

@@ -25,8 +25,8 @@ async def change(service: Service, call: Call) -> Answer:
     body: ClusterChangeBody = call.body
     act, caller = _act(body), call.caller.name
     if body.what_if:
-        told = await service.aside(lambda: act(service.cluster_store.placer.lifecycle).to_dict())
-        return Answer({**told, "what_if": True})
+        shown = await service.aside(lambda: act(service.cluster_store.placer.lifecycle).to_dict())
+        return Answer({**shown, "what_if": True})
 
     return await service.changed(call, lambda c: service.cluster_store.live(c, act, caller), body.action, body.action)
 
@@ -53,10 +53,10 @@ async def at_risk(service: Service, call: Call) -> Answer:  # noqa: ARG001 - eve
 
     if service.kubernetes.is_on:
         rows = [_at_risk(server.name, item) for server in await service.servers() for item in server.tenants]
-        told = [row for row in rows if row["state"] in ("broken", "unjudged")]
+        doubtful = [row for row in rows if row["state"] in ("broken", "unjudged")]
     else:
-        told = await service.aside(read)
-    return Answer({"at_risk": told, "fingerprint": service.model_store.answers.fingerprint})
+        doubtful = await service.aside(read)
+    return Answer({"at_risk": doubtful, "fingerprint": service.model_store.answers.fingerprint})
 
 
 def _at_risk(server: str, item: RunningNF) -> dict[str, Any]:

@@ -87,13 +87,13 @@ async def server_page(service: Service, call: Call) -> Answer:
             raise Problem(404, f"There is no server '{name[:200]}'.")
         if not is_kubernetes:
             server = owned(service.cluster_store.placer, server)
-        told, workloads = None, [item.workload for item in server.tenants]
+        costs, workloads = None, [item.workload for item in server.tenants]
         if 0 < len(workloads) <= MOST_TENANTS:
             with contextlib.suppress(SlomoError):
-                told = together(service.model_store.answers, WhatIf(tenants=workloads, machine=server.machine))
+                costs = together(service.model_store.answers, WhatIf(tenants=workloads, machine=server.machine))
         errors, report = service.outcomes.errors(), service.agents.of(name)
         ratios = {workload: ratio for (machine, workload), (ratio, _) in errors.items() if machine == server.machine}
-        return server_content(server, told, _functions(service), ratios, report, can_remove=not is_kubernetes)
+        return server_content(server, costs, _functions(service), ratios, report, can_remove=not is_kubernetes)
 
     return await _shown(service, call, name, "/", content)
 
@@ -118,10 +118,10 @@ async def whatif_page(service: Service, call: Call) -> Answer:
             server = owned(service.cluster_store.placer, server)
         need = PodNeed(add, _percent(promise) or None)
         try:
-            told: Any = service.one_more(need, server, servers)
+            effect: Any = service.one_more(need, server, servers)
         except SlomoError as error:
-            told = str(error)
-        return whatif_content(names, functions, (name, add, promise), told)
+            effect = str(error)
+        return whatif_content(names, functions, (name, add, promise), effect)
 
     return await _shown(service, call, "What if", "/whatif", content)
 

@@ -62,9 +62,9 @@ async def preempt(service: Service, call: Call) -> Answer:
     except SlomoError:
         chosen, code = {}, "deferred"
     _count(service, "preempt", code, begun)
-    told = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": candidates[name].NumPDBViolations}
+    victims = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": candidates[name].NumPDBViolations}
             for name, uids in chosen.items()}  # fmt: skip
-    return Answer({"NodeNameToMetaVictims": told})
+    return Answer({"NodeNameToMetaVictims": victims})
 
 
 async def bind(service: Service, call: Call) -> Answer:

@@ -49,10 +49,10 @@ def document(operations: Sequence[Operation]) -> Document:
 def _describe(name: str, properties: Document) -> None:
     """Give every property a description: its own or, without one, that of its type or of its name."""
     for key, schema in properties.items():
-        told = [part["description"] for part in (schema, *schema.get("anyOf", ())) if "description" in part]
-        told += [PROPERTIES[known] for known in (f"{name}.{key}", key) if known in PROPERTIES]
-        if told:
-            schema["description"] = told[0][0].upper() + told[0][1:]
+        texts = [part["description"] for part in (schema, *schema.get("anyOf", ())) if "description" in part]
+        texts += [PROPERTIES[known] for known in (f"{name}.{key}", key) if known in PROPERTIES]
+        if texts:
+            schema["description"] = texts[0][0].upper() + texts[0][1:]
 
 
 def _operation(item: Operation) -> Document:

@@ -43,9 +43,9 @@ class Outcomes:
         subject = self._library.find(item.target, item.machine)
         check_reading(subject, item.throughput_mpps)
         _vectors(item)
-        measured, told = self._library.fingerprint_of(subject.machine), item.machine_fingerprint or ""
-        require_same(subject.machine, measured, told, f"the observation of '{item.target}'")
-        item.machine_fingerprint = told or measured or None  # without one it counts as of the models' machine
+        measured, stated = self._library.fingerprint_of(subject.machine), item.machine_fingerprint or ""
+        require_same(subject.machine, measured, stated, f"the observation of '{item.target}'")
+        item.machine_fingerprint = stated or measured or None  # without one it counts as of the models' machine
         with self._lock:
             predictor = self._predictors.setdefault(subject.machine, Predictor(self._library, subject.machine))
             prediction = predictor.predict(item.target, item.competitors, explain=False)
@@ -90,8 +90,8 @@ class Outcomes:
         """Return whether a stored measurement can still be used with the present models."""
         try:
             check_reading(self._library.find(target, machine), item.throughput_mpps)
-            told = item.machine_fingerprint or ""
-            require_same(machine, self._library.fingerprint_of(machine), told, f"the observation of '{target}'")
+            stated = item.machine_fingerprint or ""
+            require_same(machine, self._library.fingerprint_of(machine), stated, f"the observation of '{target}'")
         except SlomoError:
             return False
         return True
@@ -110,11 +110,11 @@ class Outcomes:
 
     def factors(self) -> dict[str, dict[str, float]]:
         """Return the factors that correct predictions: machine -> workload -> factor."""
-        told: dict[str, dict[str, float]] = {}
+        by_machine: dict[str, dict[str, float]] = {}
         for name, factor in self._correction.factors.items():
             machine, target = name.split("\0")
-            told.setdefault(machine, {})[target] = factor
-        return told
+            by_machine.setdefault(machine, {})[target] = factor
+        return by_machine
 
     @property
     def is_neutral(self) -> bool:

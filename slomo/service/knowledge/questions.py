@@ -117,14 +117,14 @@ class ServiceAnswers:
                 groups.setdefault((item.question.machine, item.question.coverage), []).append(item)
         for key, items in groups.items():
             answers = self._together(key, [item.question for item in items])
-            for item, told in zip(items, answers, strict=True):
-                if isinstance(told, BaseException):
-                    item.answer.set_exception(told)
+            for item, answer in zip(items, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    item.answer.set_exception(answer)
                 else:
                     if len(self.kept) >= MOST_KEPT:
                         del self.kept[next(iter(self.kept))]
-                    self.kept[item.raw] = told
-                    item.answer.set_result(told)
+                    self.kept[item.raw] = answer
+                    item.answer.set_result(answer)
 
     def _together(self, key: Key, questions: Sequence[QuestionBody]) -> list[bytes | Exception]:
         """Answer questions about one machine in one batch, a single one without arrays; invalid ones alone fail."""

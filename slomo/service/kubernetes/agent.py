@@ -120,8 +120,8 @@ class NodeAgent:
         running = {uid: need.nf for uid, pod in pods.items() if not is_over(pod) and (need := need_of(pod)) and need.nf}
         self._before = {uid: count for uid, count in self._before.items() if uid in running}
         containers = await asyncio.to_thread(lambda: {uid: pods[uid].containers(self._groups) for uid in running})
-        enforced = await self._enforced({pods[uid].name: found for uid, found in containers.items()})
-        where = {uid: one_core(found) for uid, found in containers.items()}
+        enforced = await self._enforced({pods[uid].name: group for uid, group in containers.items()})
+        where = {uid: one_core(group) for uid, group in containers.items()}
         counted = await asyncio.to_thread(self._counting.count, where)
         observed, tenants = [], []
         for uid, nf in running.items():
@@ -131,9 +131,9 @@ class NodeAgent:
                 observed.append({"target": nf, "competitors": others, "throughput_mpps": mpps,
                                  "machine": labels[MACHINE], "server": self._node, **_vectors(counters)})  # fmt: skip
             self.counts["uncounted" if counters.own is None else "counted"] += 1
-            told = {"counters": dict(counters.own)} if counters.own else {"reason": counters.reason[:LONGEST]}
+            counts = {"counters": dict(counters.own)} if counters.own else {"reason": counters.reason[:LONGEST]}
             tenants.append({"tenant": pods[uid].name, "nf": nf, "source": self._counting.source,
-                            "throughput_mpps": mpps, **told})  # fmt: skip
+                            "throughput_mpps": mpps, **counts})  # fmt: skip
         if observed:
             await self._service.observe(observed)
             self.counts["sent"] += len(observed)
@@ -147,11 +147,11 @@ class NodeAgent:
         try:
             document = await self._service.plan(self._node)
             plan = None if document is None else EnforcementPlan.from_dict(document)
-            told = await asyncio.to_thread(enforcer.follow, plan, pods)
+            report = await asyncio.to_thread(enforcer.follow, plan, pods)
         except SlomoError as problem:
-            told = EnforcementReport("", refusals=[f"the plan is not known: {problem.message}"[:LONGEST]])
-        self.counts["refused"] += len(told.refusals)
-        return told
+            report = EnforcementReport("", refusals=[f"the plan is not known: {problem.message}"[:LONGEST]])
+        self.counts["refused"] += len(report.refusals)
+        return report
 
     async def end(self) -> None:
         """Undo all settings made on the node."""
@@ -168,7 +168,7 @@ class NodeAgent:
         pods = {pod.metadata.uid: pod for pod in msgspec.json.decode(answer.content, type=_PodList).items}
         return labels, pods
 
-    async def _saturated_mpps(self, pod: Pod, found: "tuple[Container, ...] | SlomoError") -> float | None:
+    async def _saturated_mpps(self, pod: Pod, containers: "tuple[Container, ...] | SlomoError") -> float | None:
         """Return a pod's throughput since the last reading [Mpps]; None if the pod was not saturated."""
         uid, text = pod.metadata.uid, (pod.metadata.annotations or {}).get(RATE, "")
         if not text or not pod.status.pod_ip:
@@ -176,7 +176,7 @@ class NodeAgent:
         try:
             scheme = urlsplit(text).scheme
             is_dpdk = scheme == DPDK
-            now = await (read_dpdk(text, found) if is_dpdk else reader(scheme)(text, pod.status.pod_ip))
+            now = await (read_dpdk(text, containers) if is_dpdk else reader(scheme)(text, pod.status.pod_ip))
         except (httpx.HTTPError, SlomoError, ValueError) as error:
             self.counts["failed"] += 1
             _LOG.warning("%s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)

@@ -41,12 +41,12 @@ class PodGroups:
     def containers(self, uid: str, ids: Iterable[str]) -> tuple[Container, ...]:
         """Return a pod's containers by their ids; the pause container is left out, as it is in a pod's status."""
         base = self._knobs.root / self._knobs.hierarchy("cpuset")
-        folder = next((found for name, found in _pods(base, _DEEPEST) if name == uid), None)
+        folder = next((path for name, path in _pods(base, _DEEPEST) if name == uid), None)
         if folder is None:
             hint = "mount the node's control groups into the agent"
             raise TestbedError(f"pod {uid} has no control group below '{self._knobs.root}'", hint=hint)
-        wanted = tuple(ids)
-        groups = [item for item in _folders(folder) if any(name and name in item.name for name in wanted)]
+        names = tuple(ids)
+        groups = [item for item in _folders(folder) if any(name and name in item.name for name in names)]
         if not groups:
             raise TestbedError(f"pod {uid}: no container of its status is in '{folder}'", hint="it starts or ends")
         return tuple(self._container(base, group) for group in groups)
@@ -88,8 +88,8 @@ def one_core(containers: "tuple[Container, ...] | SlomoError") -> int | str:
     if not cpus:
         return "its control group does not say on which CPUs it runs"
     if len(cpus) > 1:
-        told = f"{cpus[:8]}{' and more' if len(cpus) > 8 else ''}"
+        listed = f"{cpus[:8]}{' and more' if len(cpus) > 8 else ''}"
         return (
-            f"it may run on CPUs {told}, and counters are per CPU: it needs the static CPU manager policy and one CPU"
+            f"it may run on CPUs {listed}, and counters are per CPU: it needs the static CPU manager policy and one CPU"
         )
     return cpus[0]

@@ -51,23 +51,23 @@ class ContentionWriter:
             _LOG.info("objects of slomo.io are not written: %s", error)
             self._not_before_s = self._clock() + REFUSED_S
 
-    async def _write_kind(self, plural: str, kind: str, wanted: Mapping[str, dict[str, Any]]) -> None:
+    async def _write_kind(self, plural: str, kind: str, statuses: Mapping[str, dict[str, Any]]) -> None:
         if plural not in self._stands:
             self._stands[plural] = await self._listed(plural)
         stands = self._stands[plural]
-        changed = [name for name, status in wanted.items() if stands.get(name) != status][:MOST_AT_A_TIME]
+        changed = [name for name, status in statuses.items() if stands.get(name) != status][:MOST_AT_A_TIME]
         for name in changed:
             path = f"{GROUP}/{plural}/{name}"
             body = {"apiVersion": "slomo.io/v1alpha1", "kind": kind, "metadata": {"name": name}}
             if name not in stands:
                 (await self._apply(path, body)).raise_for_status()
-            answer = await self._apply(f"{path}/status", {**body, "status": wanted[name]})
+            answer = await self._apply(f"{path}/status", {**body, "status": statuses[name]})
             if answer.status_code == 404:  # another client has deleted it
                 stands.pop(name, None)
                 continue
             answer.raise_for_status()
-            stands[name] = wanted[name]
-        for name in [name for name in stands if name not in wanted][:MOST_AT_A_TIME]:
+            stands[name] = statuses[name]
+        for name in [name for name in stands if name not in statuses][:MOST_AT_A_TIME]:
             await self._watch.request("DELETE", f"{GROUP}/{plural}/{name}")
             del stands[name]
 
@@ -84,19 +84,19 @@ class ContentionWriter:
 def contention(server: RunningServer) -> dict[str, Any]:
     """Return the status for a node's NodeContention object."""
     tenants = [_tenant(item) for item in sorted(server.tenants, key=lambda item: item.owner)]
-    told: dict[str, Any] = {"machine": server.machine, "state": server.kind, "tenantCount": len(tenants)}
+    status: dict[str, Any] = {"machine": server.machine, "state": server.kind, "tenantCount": len(tenants)}
     if math.isfinite(server.headroom):
-        told["headroom"] = _text(server.headroom)
-    return {**told, "tenants": tenants}
+        status["headroom"] = _text(server.headroom)
+    return {**status, "tenants": tenants}
 
 
 def _tenant(item: RunningNF) -> dict[str, Any]:
-    told = {"pod": item.owner, "networkFunction": item.workload, "promise": item.state}
+    status = {"pod": item.owner, "networkFunction": item.workload, "promise": item.state}
     if item.solo_mpps:
         shares = {"predictedShare": item.predicted_mpps, "leastShare": item.low_mpps,
                   "promisedShare": item.needed_mpps or None}  # fmt: skip
-        told |= {name: _text(mpps / item.solo_mpps) for name, mpps in shares.items() if mpps is not None}
-    return {**told, "message": item.why} if item.why else told
+        status |= {name: _text(mpps / item.solo_mpps) for name, mpps in shares.items() if mpps is not None}
+    return {**status, "message": item.why} if item.why else status
 
 
 def profiles(library: ModelLibrary) -> dict[str, dict[str, Any]]:

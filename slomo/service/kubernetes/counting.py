@@ -40,16 +40,16 @@ class PodCounting:
         self._reader, self._reason, self._socket = reader, reason, socket
 
     @classmethod
-    def of(cls, wanted: str) -> "PodCounting":
+    def of(cls, name: str) -> "PodCounting":
         """Create counting with a named reader; ``"auto"`` takes the first reader that works, or none with a reason."""
-        if wanted == "off":
+        if name == "off":
             return cls(None, "the agent was started with --counters off")
         try:
-            reader = choose_reader(None if wanted == "auto" else wanted)
+            reader = choose_reader(None if name == "auto" else name)
         except SlomoError as problem:
             return cls(None, problem.message)
         except ModuleNotFoundError as problem:
-            if wanted != "auto":
+            if name != "auto":
                 raise
             return cls(None, f"reading counters needs the package '{problem.name}': pip install 'slomo[host]'")
         return cls(reader, f"none of {', '.join(AUTOMATIC)} can read counters here; see `slomo doctor`")

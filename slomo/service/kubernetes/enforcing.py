@@ -46,15 +46,15 @@ class NodeEnforcer:
 
     def follow(self, plan: EnforcementPlan | None, pods: Pods) -> EnforcementReport:
         """Give the node the settings of the plan; without a plan, restore the original settings."""
-        wanted, refusals = resolved(plan, pods, self._backend.name)
+        target, refusals = resolved(plan, pods, self._backend.name)
         try:
-            if not (wanted.tenants or wanted.device_way_mask or wanted.rest_way_mask):
+            if not (target.tenants or target.device_way_mask or target.rest_way_mask):
                 self.end()
-            elif wanted != self._applied:
-                self._receipt = apply(wanted, self._backend, receipts=self._folder, receipt=self._receipt)
-                self._applied = wanted
+            elif target != self._applied:
+                self._receipt = apply(target, self._backend, receipts=self._folder, receipt=self._receipt)
+                self._applied = target
             else:  # settings that others have changed since are reported, not overwritten
-                refusals += [f"{change.text}: another program sets it" for change in diff(wanted, self._backend)]
+                refusals += [f"{change.text}: another program sets it" for change in diff(target, self._backend)]
         except SlomoError as problem:
             refusals.append(problem.message)
         receipt = self._receipt

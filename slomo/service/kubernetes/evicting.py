@@ -66,14 +66,14 @@ class Evictor:
         self._gone, self._there, places, names = set(), {}, set[str](), list[str]()
         for name in broken[:MOST_NODES]:
             try:
-                found = self.victim(name, judge, places)
+                victim = self.victim(name, judge, places)
             except SlomoError as error:  # too many mixes to judge at once; finished judgements are cached
                 _LOG.info("no eviction from %s: %s", name, error)
-                found = None
-            if found is None:
+                victim = None
+            if victim is None:
                 self._spared[name] = now_s + NO_PLACE_S
                 continue
-            uid, place = found
+            uid, place = victim
             need = self._view.nodes[name].tenants[uid]
             pod = await self._evict(uid, name)
             if pod is None:

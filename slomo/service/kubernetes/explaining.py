@@ -57,14 +57,19 @@ class Explanations:
     def explain(self, name: str, view: ClusterView) -> dict[str, Any] | None:
         """Return the predictions behind the last decision about a pod."""
         latest_first = reversed(self._kept.values())
-        kept = self._kept.get(name) or next(
+        decision = self._kept.get(name) or next(
             (item for item in latest_first if name in (item.pod.metadata.name, item.path)), None
         )
-        if kept is None:
+        if decision is None:
             return None
-        rows = [_row(node, judgement, kept.judge, view) for node, judgement in kept.judged.items()]
-        told = {"pod": kept.path, "uid": kept.pod.metadata.uid, "nf": kept.nf, "outcome": kept.outcome}
-        return {**told, "reason": kept.reason or None, "nodes": rows}
+        rows = [_row(node, judgement, decision.judge, view) for node, judgement in decision.judged.items()]
+        answer = {
+            "pod": decision.path,
+            "uid": decision.pod.metadata.uid,
+            "nf": decision.nf,
+            "outcome": decision.outcome,
+        }
+        return {**answer, "reason": decision.reason or None, "nodes": rows}
 
 
 def _row(node: str, judgement: Judged, judge: NodeJudge, view: ClusterView) -> dict[str, Any]:

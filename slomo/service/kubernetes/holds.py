@@ -92,7 +92,7 @@ class SharedHolds:
         return self._take(uid, place, node, self._foreign[node])
 
     async def _take(self, uid: str, place: _HeldPlace, node: str, judged_at: int) -> bool:
-        wanted, is_held = self._wanted[node], False
+        places, is_held = self._wanted[node], False
         try:
             async with self._locks.setdefault(node, asyncio.Lock()):
                 known = self._known.get(node)
@@ -103,8 +103,8 @@ class SharedHolds:
         except (httpx.HTTPError, msgspec.MsgspecError) as error:
             raise TakenMeanwhile("a place cannot be held, ask again") from error
         finally:
-            if wanted.get(uid) is place:
-                del wanted[uid]
+            if places.get(uid) is place:
+                del places[uid]
                 if not is_held and self._view.node_of(uid) == node:
                     self._view.release(uid)
 

@@ -137,11 +137,11 @@ def _unreadable(text: str) -> str:
 
 def _mistyped(metadata: Metadata, annotations: Iterable[str], labels: Iterable[str]) -> str:
     """Return an error about an annotation that resembles one of slomo's; empty if there is none."""
-    for kind, given, known in (
+    for kind, present, known in (
         ("annotation", metadata.annotations, annotations),
         ("label", metadata.labels, labels),
     ):
-        for key in given or ():
+        for key in present or ():
             if key in known or not (meant := _meant(key)) or (kind == "label" and key in _BARE):
                 continue
             other = "a label" if kind == "annotation" else "an annotation"

@@ -93,7 +93,7 @@ async def read_dpdk(
         raise containers
     prefix, ports = match[1], match[2].split(",")
     roots = [proc / str(item.threads[0]) / "root" for item in containers if item.threads]
-    path = next((found for root in roots for found in _sockets(root, prefix)), None)
+    path = next((socket for root in roots for socket in _sockets(root, prefix)), None)
     if path is None:
         hint = f"start it with --file-prefix={prefix}, and the agent on the host's processes (slomo-agent-host.yaml)"
         raise TestbedError(f"no container of the pod has DPDK's telemetry of '{prefix}' that the agent sees", hint=hint)
@@ -102,16 +102,16 @@ async def read_dpdk(
 
 def _sockets(root: Path, prefix: str) -> list[Path]:
     """Return a container's telemetry sockets, without symbolic links, which could lead out of the container."""
-    found = []
+    sockets = []
     for folder in _FOLDERS:
         path = root / folder / prefix / SOCKET
         steps = [path, *path.parents][: len(path.parts) - len(root.parts)]
         try:
             if path.is_socket() and not any(step.is_symlink() for step in steps):
-                found.append(path)
+                sockets.append(path)
         except OSError:
             continue
-    return found
+    return sockets
 
 
 def _asked(path: Path, ports: Sequence[str]) -> PacketCount:

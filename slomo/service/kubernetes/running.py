@@ -37,7 +37,7 @@ class Running:
         """Check the promises on some changed nodes; return False if no node has changed."""
         nodes = self._view.nodes
         if len(self._servers) > len(nodes):
-            self._servers = {name: kept for name, kept in self._servers.items() if name in nodes}
+            self._servers = {name: server for name, server in self._servers.items() if name in nodes}
         changed = [name for name, node in nodes.items() if self._servers.get(name, _NEVER)[0] != node.version]
         mixes: dict[Host, list[Signature]] = {}
         for name in changed[:AT_A_TIME]:
@@ -83,7 +83,7 @@ class Running:
         return tuple(tenants)
 
     def _unjudged(self, uid: str, need: PodNeed, why: str) -> RunningNF:
-        name, told = self._view.names.get(uid, uid), need.fault or why
+        name, reason = self._view.names.get(uid, uid), need.fault or why
         if not need.has_promise:
-            return RunningNF(name, need.nf, why=told, uid=uid)
-        return RunningNF(name, need.nf or "?", state="unjudged", why=told, uid=uid)
+            return RunningNF(name, need.nf, why=reason, uid=uid)
+        return RunningNF(name, need.nf or "?", state="unjudged", why=reason, uid=uid)

@@ -98,8 +98,8 @@ class ClusterView:
     def node_seen(self, node: KubernetesNode) -> None:
         """Update the view for an added or changed node."""
         view = self.nodes.setdefault(node.metadata.name, NodeView())
-        told, view.uid = host_on(node), node.metadata.uid
-        host, fault = (None, told) if isinstance(told, str) else (told, "")
+        host_or_fault, view.uid = host_on(node), node.metadata.uid
+        host, fault = (None, host_or_fault) if isinstance(host_or_fault, str) else (host_or_fault, "")
         if (view.host, view.fault) != (host, fault) or not view.exists:
             view.host, view.fault, view.exists = host, fault, True
             self._changed(view)

@@ -141,9 +141,9 @@ def candidates(args: ExtenderArgs) -> tuple[Pod, list[str], dict[str, Raw] | Non
     names = next((item for item in (args.NodeNames, args.nodenames, args.nodeNames) if item is not None), None)
     if names is not None:
         return pod, names, None
-    given = (args.Nodes or args.nodes or NodeList()).items or []
-    order = [_decode_node(item).metadata.name for item in given]
-    return pod, order, dict(zip(order, given, strict=True))
+    nodes = (args.Nodes or args.nodes or NodeList()).items or []
+    order = [_decode_node(item).metadata.name for item in nodes]
+    return pod, order, dict(zip(order, nodes, strict=True))
 
 
 class Victims(Struct):

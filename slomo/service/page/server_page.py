@@ -22,7 +22,7 @@ _HEAT = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 def server_content(
     server: RunningServer,
-    told: dict[str, Any] | None,
+    costs: dict[str, Any] | None,
     functions: list[str],
     observed: Mapping[str, float],
     report: dict[str, Any] | None = None,
@@ -31,7 +31,7 @@ def server_content(
 ) -> Markup:
     """Return the content of a server's page.
 
-    `told`: cost of each tenant to each other; None if unknown. `observed`: workload -> observed over predicted.
+    `costs`: cost of each tenant to each other; None if unknown. `observed`: workload -> observed over predicted.
     """
     machine = server.machine or "machine type not known"
     lead = f"{machine}, {len(server.tenants)} of {server.cores} cores in use: {state_text(server)}."
@@ -42,8 +42,8 @@ def server_content(
             tag(
                 "div",
                 tag("p", swatch, lead, class_="lead"),
-                _tenants(server.tenants, told, observed, can_remove=can_remove) if server.tenants else empty,
-                _costs(told) if told else None,
+                _tenants(server.tenants, costs, observed, can_remove=can_remove) if server.tenants else empty,
+                _costs(costs) if costs else None,
                 None if can_remove and report is None else agent_content(report),
                 data_live="tenants",
             ),
@@ -59,7 +59,7 @@ def server_content(
 
 
 def _tenants(
-    tenants: Sequence[RunningNF], told: dict[str, Any] | None, observed: Mapping[str, float], *, can_remove: bool
+    tenants: Sequence[RunningNF], costs: dict[str, Any] | None, observed: Mapping[str, float], *, can_remove: bool
 ) -> Markup:
     rows: list[list[Any]] = []
     for place, item in enumerate(tenants):
@@ -74,7 +74,7 @@ def _tenants(
         less = observed_mpps is not None and observed_mpps < item.needed_mpps
         why = "; ".join(filter(None, (item.why, "but less was observed" if less else "")))
         promise = [_promised(item), tag("small", why, class_="why") if why else None]
-        support = verdict_badge(told["tenants"][place]["verdict"]) if told else "-"
+        support = verdict_badge(costs["tenants"][place]["verdict"]) if costs else "-"
         rows.append([who, _predicted(item, observed_mpps), _lost(item), support, promise, remove])
     headers = ("Whose", "Predicted, with its interval", "Lost", "Support", "Promise", "Action")
     return tag("section", tag("h2", "Tenants"), table("Tenants", headers, rows), tag("p", _SCALE, class_="hint"))
@@ -101,9 +101,9 @@ def _promised(item: RunningNF) -> Markup:
     return tag("span", amount, state(item), class_="num")
 
 
-def _costs(told: dict[str, Any]) -> Markup:
+def _costs(answer: dict[str, Any]) -> Markup:
     """Return a table: each row shows how much throughput a function takes from each of the others."""
-    tenants, costs = told["tenants"], told["costs_mpps"]
+    tenants, costs = answer["tenants"], answer["costs_mpps"]
     names = [item["target"] for item in tenants]
     solos = [item["solo_mpps"] or 1.0 for item in tenants]
     rows = []
@@ -123,9 +123,9 @@ def _costs(told: dict[str, Any]) -> Markup:
 
 
 def whatif_content(
-    servers: Sequence[str], functions: list[str], asked: tuple[str, str, str], told: OneMore | str | None
+    servers: Sequence[str], functions: list[str], asked: tuple[str, str, str], effect: OneMore | str | None
 ) -> Markup:
-    """Return the page about one more function; `told` is its effect, why it is unknown, or None if nothing is asked."""
+    """Return the page about one more function; `effect`: what it does, why that is unknown, or None."""
     server, add, promise = asked
     form = question_form(
         field("Network function", "add", choice("add", functions, add)),
@@ -133,25 +133,25 @@ def whatif_content(
         promise_field(promise),
         kind="card row",
     )
-    if told is None:
+    if effect is None:
         text = "Choose a network function and a server: whose promise would break, and where else would it fit?"
         return joined([tag("p", text, class_="lead"), form])
-    if isinstance(told, str):
-        return joined([tag("p", told, class_="lead broken-text"), form])
+    if isinstance(effect, str):
+        return joined([tag("p", effect, class_="lead broken-text"), form])
     lead = tag("p", tag("a", server, href=server_link(server)), f" with one more {add}:", class_="lead")
-    if told.refusal:
-        refusal = tag("p", f"It does not fit there, {told.refusal}.", class_="lead broken-text")
-        return joined([lead, refusal, _elsewhere(told, server), form])
+    if effect.refusal:
+        refusal = tag("p", f"It does not fit there, {effect.refusal}.", class_="lead broken-text")
+        return joined([lead, refusal, _elsewhere(effect, server), form])
     rows = []
-    for place, item in enumerate(told.after):
-        old = told.before[place] if place < len(told.before) else None
+    for place, item in enumerate(effect.after):
+        old = effect.before[place] if place < len(effect.before) else None
         was = "new" if old is None else _lost(old)
         whose = [item.owner or "-", tag("small", item.workload.split("@")[0], class_="why")]
         rows.append([whose, was, _lost(item), _predicted(item), _promised(item)])
     headers = ("Whose", "Lost before", "Lost then", "Predicted then", "Promise then")
     scale = tag("p", _SCALE, class_="hint")
     return joined(
-        [lead, _verdict(told), _elsewhere(told, server), table("What would happen", headers, rows), scale, form]
+        [lead, _verdict(effect), _elsewhere(effect, server), table("What would happen", headers, rows), scale, form]
     )
 
 
@@ -159,12 +159,12 @@ def _lost(item: RunningNF) -> str:
     return share(1.0 - item.predicted_mpps / item.solo_mpps) if item.predicted_mpps and item.solo_mpps else "-"
 
 
-def _verdict(told: OneMore) -> Markup:
+def _verdict(effect: OneMore) -> Markup:
     """Return a text about the promises that would break, or could not be judged, with the additional function."""
     parts = []
     for kind, would in (("broken", "would break"), ("unjudged", "could not be judged")):
         lines = []
-        for item in (item for item in told.after if item.state == kind):
+        for item in (item for item in effect.after if item.state == kind):
             nf = item.workload.split("@")[0]
             numbers = f"{number(item.needed_mpps)} Mpps promised, {number(item.low_mpps or 0.0)} to be counted on"
             why = numbers if kind == "broken" else item.why
@@ -172,14 +172,14 @@ def _verdict(told: OneMore) -> Markup:
         if lines:
             text = f"This promise {would}:" if len(lines) == 1 else f"These {len(lines)} promises {would}:"
             parts.append(tag("div", tag("p", text, class_="lead"), tag("ul", lines), class_=f"{kind}-text"))
-    if not any(item.state == "broken" for item in told.after):
+    if not any(item.state == "broken" for item in effect.after):
         parts.append(tag("p", f"No {'other ' if parts else ''}promise would break.", class_="lead ample-text"))
     return joined(parts)
 
 
-def _elsewhere(told: OneMore, server: str) -> Markup:
+def _elsewhere(effect: OneMore, server: str) -> Markup:
     """Return the servers on which the function would fit without breaking a promise."""
-    names = [name for name in told.fits if name != server]
+    names = [name for name in effect.fits if name != server]
     if not names:
         return tag("p", "There is no other server on which every promise would hold.", class_="hint")
     links = [[", " if place else "", tag("a", name, href=server_link(name))] for place, name in enumerate(names)]

@@ -135,8 +135,8 @@ class ClusterStore:
                     placer.remove(item.request)
             raise
         accepted = sum(item.accepted for item in decisions)
-        told = {"accepted": accepted, "refused": len(decisions) - accepted, "receipt": number}
-        return {"decisions": [item.to_dict() for item in decisions], **told, "fingerprint": fingerprint}, 200
+        summary = {"accepted": accepted, "refused": len(decisions) - accepted, "receipt": number}
+        return {"decisions": [item.to_dict() for item in decisions], **summary, "fingerprint": fingerprint}, 200
 
     def remove(self, connection: sqlite3.Connection, request: str, caller: str) -> tuple[dict[str, Any], int]:
         """Remove a placed request."""
@@ -302,8 +302,8 @@ def server_documents(bodies: Iterable[Any]) -> list[Entry]:
 def _server(document: Entry) -> Server:
     """Load a stored server; drop placements made when another machine had the same name."""
     server = Server.from_dict({name: value for name, value in document.items() if name != "machine_fingerprint"})
-    told, machine = document.get("machine_fingerprint", ""), server.machine_type
-    require_same(machine.name, told, machine.fingerprint, f"server '{server.name}'", "the state's decisions are for")
+    stated, machine = document.get("machine_fingerprint", ""), server.machine_type
+    require_same(machine.name, stated, machine.fingerprint, f"server '{server.name}'", "the state's decisions are for")
     return server
 
 

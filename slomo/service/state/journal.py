@@ -244,12 +244,12 @@ def _listed(
     connection: sqlite3.Connection, table: str, names: Sequence[str], which: str, values: Sequence[object]
 ) -> list[Entry]:
     """Return rows as mappings by column name; columns of `_DOCUMENTS` are decoded from JSON."""
-    found = connection.execute(f"SELECT {', '.join(names)} FROM {table} {which}", values)  # noqa: S608
-    keys = [column[0] for column in found.description]
+    cursor = connection.execute(f"SELECT {', '.join(names)} FROM {table} {which}", values)  # noqa: S608
+    keys = [column[0] for column in cursor.description]
     return [
         {key: json.loads(value) if key in _DOCUMENTS and value is not None else value
          for key, value in zip(keys, row, strict=True)}
-        for row in found
+        for row in cursor
     ]  # fmt: skip
 
 

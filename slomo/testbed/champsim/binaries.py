@@ -105,9 +105,9 @@ def _difference(
     if not differing:
         return None
     name, got, value = differing[0]
-    told = "is missing" if got is None else f"is {got!r}"
+    problem = "is missing" if got is None else f"is {got!r}"
     return len(differing), ConfigurationError(
-        f"{file}: field '{name}' {told}, needed {value!r}",
+        f"{file}: field '{name}' {problem}, needed {value!r}",
         hint="build ChampSim from the configuration in docs/guides/champsim.md, or ask for this one as a variant",
     )
 

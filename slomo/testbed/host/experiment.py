@@ -55,9 +55,9 @@ class Experiment:
         colocation: Colocation,
         definitions: tuple[HostDefinition, ...],
         cores: Sequence[tuple[int, ...]],
-        bench: Bench,
+        equipment: Bench,
     ) -> None:
-        self.colocation, self._bench, self.settings = colocation, bench, bench.settings
+        self.colocation, self._bench, self.settings = colocation, equipment, equipment.settings
         self._plan = list(zip(definitions, colocation.tenants, cores, strict=True))
         self._details: dict[str, Any] = {}
         self._alone_mpps: list[float] = []

@@ -171,9 +171,9 @@ def screen_dataset(dataset: str, as_json: bool) -> None:
     from slomo.records.catalog import find_dataset
 
     answers = screen(find_dataset(dataset))
-    told = {True: "yes", False: "no", None: "unknown"}
+    words = {True: "yes", False: "no", None: "unknown"}
     rows = [
-        (answer.target, answer.runs, 100 * answer.lost, 100 * answer.most, told[answer.worth]) for answer in answers
+        (answer.target, answer.runs, 100 * answer.lost, 100 * answer.most, words[answer.worth]) for answer in answers
     ]
     emit(answers, ("target", "runs", "lost [%]", "at most [%]", "worth more runs"), rows, as_json=as_json)
 

@@ -43,11 +43,11 @@ def run_on_host(
     settings: ChainRunSettings,
     watch: Watcher | None = None,
     migration: Migration | None = None,
-    told: Callable[[MoveOutcome], None] | None = None,
+    on_move: Callable[[MoveOutcome], None] | None = None,
 ) -> HostChainResult:
     """Run chains on this machine for the time in `settings` and return the result.
 
-    `watch`, and `migration` while no stage moves, are called every 10 ms; `told` when a stage has moved.
+    `watch`, and `migration` while no stage moves, are called every 10 ms; `on_move` when a stage has moved.
     """
     remove_orphans()
     mark = new_mark()
@@ -60,7 +60,7 @@ def run_on_host(
     words = [str(slomo_nf_binary(settings.build)), "--die-with-parent", "--chain", plan]
     process = ManagedProcess("chains", words, available_cores(), mark, listens=live)
     run = _Run(system, settings, watch, tree, parent, groups)
-    run.migration, run.send, run.told = migration, process.write, told
+    run.migration, run.send, run.told = migration, process.write, on_move
     try:
         process.on_line("stdout", run.take)
         process.listen()

@@ -25,8 +25,8 @@ class CombinedReader:
         """Return whether at least one member works on this host."""
         verdicts = {member.name: member.available() for member in self.members}
         self._used()  # `name` now lists the usable members
-        told = "; ".join(f"{name}: {why}" for name, (_, why) in verdicts.items())
-        return any(usable for usable, _ in verdicts.values()), told
+        text = "; ".join(f"{name}: {why}" for name, (_, why) in verdicts.items())
+        return any(usable for usable, _ in verdicts.values()), text
 
     def start(self, cores: Sequence[int]) -> None:
         """Start all usable members; if one fails to start, stop the others."""

@@ -31,28 +31,28 @@ PROBE = "probe"
 
 
 def choose_reader(
-    wanted: str | CounterReader | None = None, readers: Mapping[str, str] | None = None
+    asked: str | CounterReader | None = None, readers: Mapping[str, str] | None = None
 ) -> CounterReader | None:
     """Return the counter reader to use; None if pressure is to be measured by probe programs.
 
-    `wanted`: an alias, several joined by ``+``, ``"probe"``, an instance, or None for the first one that works, in the
+    `asked`: an alias, several joined by ``+``, ``"probe"``, an instance, or None for the first one that works, in the
     order of `readers`. UnknownNameError for an unknown alias; TestbedError if the requested reader does not work here.
     """
     table = READERS if readers is None else readers
-    if wanted == PROBE:
+    if asked == PROBE:
         return None
-    if wanted is None:
+    if asked is None:
         candidates = (_named(name, table) for name in (AUTOMATIC if readers is None else table))
         return next((reader for reader in candidates if reader.available()[0]), None)
-    if isinstance(wanted, str):
-        wanted = _named(wanted, table)
-    usable, why = wanted.available()
+    if isinstance(asked, str):
+        asked = _named(asked, table)
+    usable, why = asked.available()
     if not usable:
         raise TestbedError(
-            f"counters cannot be read with '{wanted.name}': {why}",
+            f"counters cannot be read with '{asked.name}': {why}",
             hint="see `slomo doctor`, or use 'probe', which needs no counters",
         )
-    return wanted
+    return asked
 
 
 def _named(name: str, table: Mapping[str, str]) -> CounterReader:

@@ -118,14 +118,14 @@ def _drift(system: System, curve: MemoryCurve, watch: Watch) -> tuple[MachineDri
 
 @check("memory", "effective cache")
 def _cache(curve: MemoryCurve, stated_mib: float | None) -> Finding:
-    told = "the kernel states none" if stated_mib is None else f"the kernel states {stated_mib:g} MiB"
+    stated = "the kernel states none" if stated_mib is None else f"the kernel states {stated_mib:g} MiB"
     if curve.llc_mib is None:
-        return warn(f"the curve shows no edge; {told}", "stop other tasks, then `slomo doctor` again")
+        return warn(f"the curve shows no edge; {stated}", "stop other tasks, then `slomo doctor` again")
     if curve.llc_ns is None:
         remedy = "ask who shares the machine below, and measure again; only memory bandwidth is contended for"
-        finding = f"no shared cache behind L2 ({curve.llc_mib:g} MiB): others hold it, or it is not ours; {told}"
+        finding = f"no shared cache behind L2 ({curve.llc_mib:g} MiB): others hold it, or it is not ours; {stated}"
         return warn(finding, remedy)
-    finding = f"{curve.llc_mib:.1f} MiB (with L2); {told}"
+    finding = f"{curve.llc_mib:.1f} MiB (with L2); {stated}"
     if stated_mib is not None and curve.llc_mib < _MUCH_LESS * stated_mib:
         remedy = "slomo doctor --out this-host.yaml   # plan with what is ours; others use the rest"
         return warn(finding, remedy)

@@ -49,8 +49,8 @@ class MachineDrift:
         again = "stop other tasks, then `slomo doctor` again"
         if not self.spans:
             return warn("the sentinel hardly ran", again)
-        told = ", ".join(f"{name} {100 * (span - 1):.0f} %" for name, span in self.spans.items())
-        finding = f"{told} from slowest to fastest over {len(self.looks)} looks"
+        changes = ", ".join(f"{name} {100 * (span - 1):.0f} %" for name, span in self.spans.items())
+        finding = f"{changes} from slowest to fastest over {len(self.looks)} looks"
         if max(self.spans.values()) <= 1.0 + limit:
             return ok(finding)
         return warn(finding, f"{again}; campaigns repeat runs during which it moves")

@@ -46,8 +46,8 @@ class Calibration(Stored, version=SCHEMA_VERSION):
     def vector(self, pressure: ProbedPressure, scope: Scope = Scope.SOCKET) -> MetricVector:
         """Return the measured pressure as a vector; a metric without a reporter is missing."""
         ratios = pressure.ratios
-        felt = {item.metric: extra_time(ratios[item.name]) for item in self.reporters if item.name in ratios}
-        return MetricVector(felt, scope=scope)
+        values = {item.metric: extra_time(ratios[item.name]) for item in self.reporters if item.name in ratios}
+        return MetricVector(values, scope=scope)
 
     def stated(self) -> dict[str, Any]:
         """Return the fields that a dataset stores about the probe programs whose slowdown is measured."""

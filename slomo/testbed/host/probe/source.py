@@ -40,8 +40,8 @@ class ProbeSource:
         """Return the probes; calibrate them first if no calibration for this machine's present cache is stored."""
         if self.made is None:
             definition = host_definition(self.synthetic)
-            given = None if self.calibration is None else self._checked(self.calibration, definition)
-            self.made = given or self._loaded(definition) or self._calibrated(definition)
+            checked = None if self.calibration is None else self._checked(self.calibration, definition)
+            self.made = checked or self._loaded(definition) or self._calibrated(definition)
         return self.made
 
     def close(self) -> None:
