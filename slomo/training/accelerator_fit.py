@@ -5,9 +5,9 @@ its time per request is known. The NF's slowdown gives its requests per packet, 
 core waits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,21 +36,13 @@ _REQUESTS = (0.5, 1.0, 2.0, 4.0)
 
 
 def with_uses(dataset: "ProfileDataset", models: "Sequence[NFModel]") -> "list[NFModel]":
-    """Return the models, each with its NF's use of an accelerator if that was measured."""
-    uses = accelerator_uses(dataset)
-    return [replace(model, accelerator=uses.get((model.machine, model.workload.key))) for model in models]
+    """Return the models, each with its NF's use of an accelerator if that was measured.
 
-
-def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], AcceleratorUse]:
-    """Return each NF's use of the accelerator that a competitor kept busy.
-
-    Rows of plan ``accelerator`` are read, and solo throughput.
-
-    Rows of plan ``accelerator`` and solo throughput are read. Keys are machine and workload; NFs that lose nothing are
-    left out. Where several accelerators slow an NF down, the one that costs most counts.
+    Rows of plan ``accelerator`` and solo throughput are read. Where several accelerators slow an NF down, the one that
+    costs most counts.
     """
     frame = dataset.frame
-    uses: dict[tuple[str, str], AcceleratorUse] = {}
+    uses: dict[tuple[str, str], AcceleratorUse | None] = {}
     for (machine, target), rows in frame[frame["plan"] == PLAN].groupby(["machine", "target"], sort=False):
         beside = [competitors_from_cell(text) for text in rows["competitors"]]
         mpps = rows["throughput_mpps"].to_numpy(dtype=float)
@@ -61,10 +53,8 @@ def accelerator_uses(dataset: "ProfileDataset") -> dict[tuple[str, str], Acceler
         services = [
             [float(other.configuration.get("service_ns", _DEFAULT_SERVICE_NS)) for other in beside[i]] for i in chosen
         ]
-        use = fit_use(worst, services, mpps[chosen], solo)
-        if use is not None:
-            uses[str(machine), str(target)] = use
-    return uses
+        uses[str(machine), str(target)] = fit_use(worst, services, mpps[chosen], solo)
+    return [replace(model, accelerator=uses.get((model.machine, model.workload.key))) for model in models]
 
 
 def fit_use(
@@ -86,8 +76,7 @@ def fit_use(
     """
     if mpps.min() > (1.0 - LEAST_LOSS) * solo_mpps:
         return None
-    fits = [_fitted(accelerator, pattern, services_ns, mpps, solo_mpps) for pattern in PATTERNS]
-    line, sum_ = (dict(zip(PATTERNS, fits, strict=True))[name] for name in ("pipeline", "run-to-completion"))
+    line, sum_ = (_fitted(accelerator, pattern, services_ns, mpps, solo_mpps) for pattern in PATTERNS)
     # an NF limited by its accelerator alone looks the same with both patterns; assume then that its core does not wait
     return line[1] if line[0] <= 1.1 * sum_[0] + _EQUAL else sum_[1]
 
@@ -95,7 +84,6 @@ def fit_use(
 def _fitted(
     accelerator: str, pattern: Pattern, services_ns: Sequence[Sequence[float]], mpps: Floats, solo_mpps: float
 ) -> tuple[float, AcceleratorUse]:
-
     def use_of(numbers: NDArray[np.float64]) -> AcceleratorUse:
         requests, share = float(np.exp(numbers[0])), float(numbers[1])
         return AcceleratorUse(accelerator, float(share * 1e3 / solo_mpps / requests), requests, pattern)
@@ -112,21 +100,15 @@ def _fitted(
     # the time of a waiting NF is a step function: start at the best point of a coarse search, then search without
     # gradients
     grid = [np.array([np.log(requests), share]) for requests in _REQUESTS for share in np.linspace(0.05, 0.95, 19)]
-    starts = sorted(grid, key=cost)[:2]
-    bounds = [(np.log(0.05), np.log(50.0)), (0.01, 1.0)]
-    descents = [_descended(minimize, cost, start, bounds) for start in starts]
+    bounds = np.array([(np.log(0.05), np.log(50.0)), (0.01, 1.0)])
+    descents = []
+    for start in sorted(grid, key=cost)[:2]:
+        simplex = np.clip(start + np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.04]]), *bounds.T)
+        settings = {"initial_simplex": simplex, "maxfev": 120, "xatol": 1e-4, "fatol": 1e-6}
+        descents.append(minimize(cost, start, method="Nelder-Mead", bounds=bounds, options=settings).x)
     best = min(descents, key=cost)
     error = float(np.abs(residuals(best)).max())
     return cost(best), replace(use_of(best), error=round(error, 6))
-
-
-def _descended(
-    minimize: Any, cost: Callable[[NDArray[np.float64]], float], start: NDArray[np.float64], bounds: Any
-) -> NDArray[np.float64]:
-    simplex = np.array([start, start + np.array([0.1, 0.0]), start + np.array([0.0, 0.04])])
-    settings = {"initial_simplex": np.clip(simplex, *np.array(bounds).T), "maxfev": 120, "xatol": 1e-4, "fatol": 1e-6}
-    minimum: NDArray[np.float64] = minimize(cost, start, method="Nelder-Mead", bounds=bounds, options=settings).x
-    return minimum
 
 
 def _beside(use: AcceleratorUse, core_ns: float, services_ns: Sequence[float]) -> float:

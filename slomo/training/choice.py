@@ -48,7 +48,11 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
     result = []
     for number, model in enumerate(models):
         own = rows.target == number
-        estimates = {name: _estimate(away[name], own, _on_rows(model, name)) for name in candidates(model)}
+        on_rows = model.manifest.get("cross_validation", {})
+        estimates = {
+            name: _estimate(away[name], own, on_rows.get(name, {}).get("mean_percent_of_solo"))
+            for name in candidates(model)
+        }
         errors = {name: error for name, error in estimates.items() if error is not None}
         if model.manifest.get("table"):
             free = {name: error for name, error in errors.items() if name not in FORCED} or errors
@@ -104,8 +108,3 @@ def _estimate(away: Any, own: Any, on_rows: float | None) -> float | None:
         return None
     mine = judged & own
     return (float(away[mine].sum()) + PRIOR_MIXES * everybody) / (int(mine.sum()) + PRIOR_MIXES)
-
-
-def _on_rows(model: NFModel, name: str) -> float | None:
-    percent = model.manifest.get("cross_validation", {}).get(name, {}).get("mean_percent_of_solo")
-    return None if percent is None else float(percent)

@@ -11,8 +11,8 @@ hierarchical mean in the manner of James and Stein, 1961), so that a cell of thr
 calibration scores come from rows whose run was held out from all these fits, and are pooled over all NFs of a machine.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,8 +148,13 @@ class _Usual:
 
 
 def _usual(mixes: HeldOutMixes, owners: int) -> _Usual:
+    """Return the usual errors; centre and spread by NF and kind of neighbourhood are each shrunk towards the mean."""
     shapes = fit_shapes(mixes.errors, mixes.loss, mixes.owner, owners)
-    return _Usual(shapes, *_tables(_sized(mixes, shapes), mixes.owner, mixes.kind, owners))
+    sized = _sized(mixes, shapes)
+    centre = _drawn(sized, mixes, owners, multiply=False)
+    away = np.abs(sized - centre[mixes.owner, mixes.kind])
+    spread = np.maximum(_drawn(away, mixes, owners, multiply=True), max(LEAST_SPREAD * float(away.mean()), 1e-9))
+    return _Usual(shapes, centre, spread)
 
 
 def _sized(mixes: HeldOutMixes, shapes: list[ErrorShape]) -> Floats:
@@ -159,34 +164,27 @@ def _sized(mixes: HeldOutMixes, shapes: list[ErrorShape]) -> Floats:
     return sized
 
 
-def _tables(errors: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int) -> tuple[Floats, Floats]:
-    """Return centre and spread of errors by NF and kind of neighbourhood, each shrunk towards the mean."""
-    centre = _drawn(errors, owner, kind, owners, multiply=False)
-    away = np.abs(errors - centre[owner, kind])
-    spread = _drawn(away, owner, kind, owners, multiply=True)
-    return centre, np.maximum(spread, max(LEAST_SPREAD * float(away.mean()), 1e-9))
-
-
-def _drawn(values: Floats, owner: NDArray[np.int64], kind: NDArray[np.int64], owners: int, *, multiply: bool) -> Floats:
+def _drawn(values: Floats, mixes: HeldOutMixes, owners: int, *, multiply: bool) -> Floats:
     """Return means by NF and kind of neighbourhood, shrunk towards the mean of the NF and the mean of the kind."""
     whole = float(values.mean()) if len(values) else 0.0
-    by_owner = _means(values, [owner], (owners,), np.full(owners, whole))
-    by_kind = _means(values, [kind], (len(NEIGHBOURHOODS),), np.full(len(NEIGHBOURHOODS), whole))
+    by_owner = _means(values, 1.0, mixes.owner, np.full(owners, whole), PRIOR_ROWS)
+    by_kind = _means(values, 1.0, mixes.kind, np.full(len(NEIGHBOURHOODS), whole), PRIOR_ROWS)
     by_kind[UNKNOWN] = whole
     if multiply:
         expected = by_owner[:, None] * by_kind[None, :] / max(whole, 1e-12)
     else:
         expected = by_owner[:, None] + by_kind[None, :] - whole
-    means = _means(values, [owner, kind], expected.shape, expected)
+    means = _means(values, 1.0, (mixes.owner, mixes.kind), expected, PRIOR_ROWS)
     means[:, UNKNOWN] = by_owner
     return means
 
 
-def _means(values: Floats, keys: Sequence[NDArray[np.int64]], shape: tuple[int, ...], prior: Floats) -> Floats:
-    total, count = np.zeros(shape), np.zeros(shape)
-    np.add.at(total, tuple(keys), values)
-    np.add.at(count, tuple(keys), 1.0)
-    drawn: Floats = (total + PRIOR_ROWS * prior) / (count + PRIOR_ROWS)
+def _means(values: Floats, weights: Floats | float, cells: Any, prior: Floats, prior_rows: float) -> Floats:
+    """Return the weighted mean of each cell, shrunk towards a prior of the weight `prior_rows`."""
+    total, count = np.zeros(prior.shape), np.zeros(prior.shape)
+    np.add.at(total, cells, weights * values)
+    np.add.at(count, cells, weights)
+    drawn: Floats = (total + prior_rows * prior) / (count + prior_rows)
     return drawn
 
 
@@ -206,16 +204,11 @@ def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: i
     """
     worst = np.full(owners, LEAST_WORST)
     np.maximum.at(worst, owner, loss)
-    hats = _hats(loss / worst[owner])
-    middle = _drawn_at_knots(errors, hats, owner, np.zeros((owners, len(KNOTS))))
+    # each row's weights at the knots: linear between the two nearest
+    hats = np.column_stack([np.interp(loss / worst[owner], KNOTS, one) for one in np.eye(len(KNOTS))])
+    middle = _means(errors[:, None], hats, owner, np.zeros((owners, len(KNOTS))), SHAPE_PRIOR_ROWS)
     size = _sizes(np.abs(errors - (hats * middle[owner]).sum(axis=1)), hats, owner, owners)
     return [_shape(KNOTS * worst[number], middle[number], size[number]) for number in range(owners)]
-
-
-def _hats(share: Floats) -> Floats:
-    """Return each row's weights at the knots: linear between the two nearest knots."""
-    weights = [np.interp(share, KNOTS, one) for one in np.eye(len(KNOTS))]
-    return np.column_stack(weights)
 
 
 def _sizes(away: Floats, hats: Floats, owner: NDArray[np.int64], owners: int) -> Floats:
@@ -225,15 +218,7 @@ def _sizes(away: Floats, hats: Floats, owner: NDArray[np.int64], owners: int) ->
     of_owner = (np.bincount(owner, away, owners) + SHAPE_PRIOR_ROWS * whole) / (count + SHAPE_PRIOR_ROWS)
     relative = away / np.maximum(of_owner[owner], LEAST_SIZE)
     curve = (hats.T @ relative + SHAPE_PRIOR_ROWS) / (hats.sum(axis=0) + SHAPE_PRIOR_ROWS)
-    return np.maximum(_drawn_at_knots(away, hats, owner, of_owner[:, None] * curve), LEAST_SIZE)
-
-
-def _drawn_at_knots(values: Floats, hats: Floats, owner: NDArray[np.int64], prior: Floats) -> Floats:
-    total, count = np.zeros(prior.shape), np.zeros(prior.shape)
-    np.add.at(total, owner, hats * values[:, None])
-    np.add.at(count, owner, hats)
-    drawn: Floats = (total + SHAPE_PRIOR_ROWS * prior) / (count + SHAPE_PRIOR_ROWS)
-    return drawn
+    return np.maximum(_means(away[:, None], hats, owner, of_owner[:, None] * curve, SHAPE_PRIOR_ROWS), LEAST_SIZE)
 
 
 def _shape(loss: Floats, middle: Floats, size: Floats) -> ErrorShape:

@@ -257,6 +257,7 @@ def _subject(
     vectors += [column.to_numpy(dtype=float) for column in traffic.values()]
     workload = dataset.workload(target)
     at_workload = rows["target"] == target
+    settings = rows["competitors"].map({text: _kind(text) for text in rows["competitors"].unique()})
     return Subject(
         workload=workload,
         machine=machine,
@@ -265,7 +266,7 @@ def _subject(
         names=(*metrics, *traffic),
         vectors=np.column_stack(vectors) if vectors else np.zeros((len(rows), 0)),
         mpps=rows["throughput_mpps"].to_numpy(dtype=float),
-        groups=_groups(rows, imported=imported),
+        groups=_scenarios(rows) if imported else settings.factorize()[0],
         own_names=own_names,
         own=rows[[f"own.{name}" for name in own_names]].to_numpy(dtype=float),
         beside_names=beside_names,
@@ -274,7 +275,7 @@ def _subject(
         traffic={name: float(column[at_workload].median()) for name, column in traffic.items()},
         variance=row_variance(rows["throughput_cv"].to_numpy(dtype=float), rows["replicates"].to_numpy(dtype=np.int64)),
         replicates=float(rows["replicates"].median()),
-        settings=np.array([_kind(text) for text in rows["competitors"]], dtype=np.str_),
+        settings=settings.to_numpy(dtype=np.str_),
         imported=imported,
         left_out=_left_out(rows, (*metrics, *traffic)) if imported else {},
     )
@@ -332,18 +333,14 @@ def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
     return {name: column for name, column in traffic_columns.items() if column.notna().all() and column.nunique() > 1}
 
 
-def _groups(rows: "pd.DataFrame", *, imported: bool) -> NDArray[np.int64]:
-    """Return a group number per row: rows of one scenario, or beside the same competitor setting, form a group."""
-    if imported:
-        scenarios = np.arange(len(rows)).astype(str)
-        if SCENARIO in rows:  # rows without one are scenarios of their own
-            named = rows[SCENARIO].to_numpy(dtype=str)
-            scenarios = np.where(named == "", np.char.add("row ", scenarios), named)
-        codes: NDArray[np.int64] = np.unique(scenarios, return_inverse=True)[1].astype(np.int64)
-        return codes if codes.max(initial=0) > 0 else np.arange(len(rows))
-    group_numbers: dict[str, int] = {}
-    kinds = rows["competitors"].map({text: _kind(text) for text in rows["competitors"].unique()})
-    return np.array([group_numbers.setdefault(kind, len(group_numbers)) for kind in kinds], dtype=np.int64)
+def _scenarios(rows: "pd.DataFrame") -> NDArray[np.int64]:
+    """Return the number of each row's scenario; a row without one is a scenario of its own."""
+    scenarios = np.arange(len(rows)).astype(str)
+    if SCENARIO in rows:
+        named = rows[SCENARIO].to_numpy(dtype=str)
+        scenarios = np.where(named == "", np.char.add("row ", scenarios), named)
+    codes: NDArray[np.int64] = np.unique(scenarios, return_inverse=True)[1].astype(np.int64)
+    return codes if codes.max(initial=0) > 0 else np.arange(len(rows))
 
 
 def _kind(competitors: str) -> str:

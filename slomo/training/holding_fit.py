@@ -8,7 +8,7 @@ Ages and functions are fitted in turn.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,11 +85,14 @@ def _beside_competitor(subject: Subject, full_kib: float) -> tuple[Floats, Float
     return age_us * subject.mpps[told], own[told]
 
 
-class _Full:
-    """Mixes in full caches as arrays, with a place for each distinct NF."""
+class _Full(NamedTuple):
+    """Mixes in full caches, with a place for each distinct NF: which, how many, their rate and occupancy; the total."""
 
-    def __init__(self, who: NDArray[np.int64], alike: Floats, mpps: Floats, held: Floats, total: Floats) -> None:
-        self.who, self.alike, self.mpps, self.held, self.total = who, alike, mpps, held, total
+    who: NDArray[np.int64]
+    alike: Floats
+    mpps: Floats
+    held: Floats
+    total: Floats
 
     @classmethod
     def of(cls, servers: "list[pd.DataFrame]", keys: list[str]) -> "_Full":

@@ -65,15 +65,11 @@ def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int
     frame = reduced_rows(dataset.frame)
     if not len(frame):
         return list(models)
-    everything = dataset.frame
-    result = []
-    for model in models:
-        rows = latency_rows(everything, frame, model)
-        result.append(replace(model, latency=fit_latency(rows, model.solo_mpps, seed)))
-    return result
+    every = dataset.frame
+    return [replace(each, latency=fit_latency(_rows(every, frame, each), each.solo_mpps, seed)) for each in models]
 
 
-def latency_rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -> LatencyRows:
+def _rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -> LatencyRows:
     """Return a model's runs below full load, with the share of time in which the NF is busy."""
     here = (everything["machine"] == model.machine) & (everything["target"] == model.workload.key)
     here &= everything["plan"].isin(["solo", "pressure"]) & ~isolated(everything)

@@ -76,19 +76,24 @@ def rank_metrics(
             f"{fewest} rows at the least; needed 1 metric and {_FEWEST_ROWS} rows",
             hint="profile under pressure first, or name targets with more rows",
         )
-    judge = _Judge(measured, seed)
-    alone = {name: judge.error((name,)) for name in names}
+    parts = [(subject, folds(subject.groups[subject.counts > 0], seed)) for subject in measured]
+
+    def error(names: Sequence[str]) -> float:
+        """Return the mean error of models that read these metrics, for held-out settings, over solo [%]."""
+        return 100.0 * float(np.mean([_left_out(subject, tuple(names), fold) for subject, fold in parts]))
+
+    alone = {name: error([name]) for name in names}
     taken: list[str] = []
     steps: dict[str, tuple[int, float, float]] = {}
-    before = judge.error(())
+    before = error([])
     while len(taken) < len(names):
-        errors = {name: judge.error((*taken, name)) for name in names if name not in taken}
+        errors = {name: error([*taken, name]) for name in names if name not in taken}
         order = sorted(errors, key=lambda name: errors[name])
         for name in order if len(taken) >= _STEPS else order[:1]:
             taken.append(name)
             steps[name] = (len(taken), errors[name], before - errors[name])
         before = errors[order[0]]
-    without = {name: judge.error(tuple(other for other in names if other != name)) for name in names}
+    without = {name: error([other for other in names if other != name]) for name in names}
     return tuple(RankedMetric(name, alone[name], *steps[name], without[name]) for name in taken)
 
 
@@ -111,19 +116,6 @@ def _everywhere(name: str, measured: Sequence[Subject]) -> bool:
         return False
     values = np.concatenate([subject.columns([name])[subject.counts > 0] for subject in measured])
     return bool(np.isfinite(values).all() and np.ptp(values) > 0.0)
-
-
-class _Judge:
-    """Computes the errors of models that read given metrics, over all network functions."""
-
-    def __init__(self, measured: Sequence[Subject], seed: int) -> None:
-        self._measured = measured
-        self._folds = [folds(subject.groups[subject.counts > 0], seed) for subject in measured]
-
-    def error(self, names: tuple[str, ...]) -> float:
-        """Return the mean error for held-out settings, over solo [%]."""
-        errors = [_left_out(subject, names, fold) for subject, fold in zip(self._measured, self._folds, strict=True)]
-        return 100.0 * float(np.mean(errors))
 
 
 def _left_out(subject: Subject, names: tuple[str, ...], fold: NDArray[np.int64]) -> float:

@@ -13,7 +13,7 @@ each is compared with the mean of those before it.
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +34,7 @@ from slomo.models.responses.latent import MOST_IDENTITY, PAIRS, REPEATS, LatentS
 from slomo.records.rows import competitors_from_cell
 from slomo.training.calibration import mix_rows
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
-from slomo.training.cross_validation import folds
+from slomo.training.cross_validation import folds, held_out
 from slomo.training.hints import Hints, hints_of
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
@@ -193,10 +193,11 @@ def fit_pairs(
     run = np.unique(np.sort(np.column_stack([rows.target, rows.members]), axis=1), axis=0, return_inverse=True)[1]
     fold = folds(run.ravel().astype(np.int64), 0, _FOLDS)
     uses = (False, True) if len(predicted.loss) else (False,)
-    ranks = [rank for rank in _RANKS if rank == 1 or len(read.loss) >= _numbers(models, rank)]
+    # of each function a sensitivity and a pressure: rank 2 needs as many runs as it has such numbers
+    ranks = [rank for rank in _RANKS if rank == 1 or len(read.loss) >= 2 * len(models) * rank]
     choices = [_Choice(*each) for each in itertools.product(ranks, _STRENGTHS, hints, uses)]
-    held_out = [_held_out(read, predicted, fold, hints, each) for each in choices]
-    errors = [float(np.abs(each - np.exp(-read.loss))[asked].mean()) for each in held_out]
+    shares = [_held_out(read, predicted, fold, hints, each) for each in choices]
+    errors = [float(np.abs(each - np.exp(-read.loss))[asked].mean()) for each in shares]
     chosen = choices[int(np.argmin(errors))]
     latent = _fit(read, predicted, hints, chosen)
     share = _held_out(read, predicted, folds(run.ravel(), 1, _MORE_FOLDS), hints, chosen)
@@ -207,7 +208,10 @@ def fit_pairs(
     repeats = _repeats(read)
     identity = [_identity(model.workload.key) for model in models]
     pressing = read.counts.sum(axis=0) > 0
-    doubts = _doubts(models, read, chosen)
+    if len(read.loss) < (unknown := 2 * len(models) * chosen.rank):
+        doubts = {PAIRS: f"{len(read.loss)} runs for {unknown} numbers of {len(models)} functions"}
+    else:
+        doubts = {}
     result = []
     for number, model in enumerate(models):
         own = read.target == number
@@ -220,33 +224,19 @@ def fit_pairs(
             "drawn_to": chosen.source or "mean",
             "with_predicted": chosen.with_predicted,
             "error_percent_of_solo": round(100.0 * min(errors), 3),
+            "measured": int(own.sum()),
+            "next": _next(latent, read, models, number),
         }
-        told |= {"measured": int(own.sum()), "next": _next(latent, read, models, number)}
         doubt = {} if own.any() else {PAIRS: f"'{model.workload.nf}' was never measured beside another function"}
-        # for a table without counters, models that need counters are not reported as missing
-        manifest = {
-            **model.manifest,
-            PAIRS: told,
-            DOUBTS: {**model.manifest.get(DOUBTS, {}), **doubts, **doubt},
-        }
+        manifest = {**model.manifest, PAIRS: told, DOUBTS: {**model.manifest.get(DOUBTS, {}), **doubts, **doubt}}
+        known = {**model.calibration, PAIRS: calibration[number]} | ({REPEATS: repeats} if repeats.count else {})
         answering: dict[str, Any] = {}
         if model.knows_pressure:
             family = replace(family, covered=covered)
-        else:
+        else:  # of a table without counters, families that need counters are not told as missing
             manifest, answering = {**manifest, "left_out": {}}, {"applicability": covered, "chosen": PAIRS}
-        result.append(
-            replace(
-                model,
-                sensitivity={**model.sensitivity, PAIRS: family},
-                calibration={
-                    **model.calibration,
-                    PAIRS: calibration[number],
-                    **({REPEATS: repeats} if repeats.count else {}),
-                },
-                manifest=manifest,
-                **answering,
-            )
-        )
+        sensitivity = {**model.sensitivity, PAIRS: family}
+        result.append(replace(model, sensitivity=sensitivity, calibration=known, manifest=manifest, **answering))
     return result
 
 
@@ -259,27 +249,14 @@ def _rows(rows: MixRows, solo: Floats, functions: int) -> _Rows:
     return _Rows(rows.target, counts[:, :-1], -np.log(share), np.minimum(share, 1.0))
 
 
-def _numbers(models: Sequence[NFModel], rank: int) -> int:
-    """Return the number of sensitivities and pressures; a fit of rank 2 needs as many runs."""
-    return 2 * len(models) * rank
-
-
-def _doubts(models: Sequence[NFModel], rows: _Rows, chosen: _Choice) -> dict[str, str]:
-    """Return a note that the models' accuracy is unknown if there are fewer runs than parameters."""
-    unknown = _numbers(models, chosen.rank)
-    if len(rows.loss) >= unknown:
-        return {}
-    return {PAIRS: f"{len(rows.loss)} runs for {unknown} numbers of {len(models)} functions"}
-
-
 def _held_out(rows: _Rows, predicted: _Rows, fold: NDArray[np.int64], hints: Hints, choice: _Choice) -> Floats:
     """Return predictions for held-out runs, as shares of solo throughput."""
-    share = np.full(len(fold), np.nan)
-    for number in np.unique(fold):
-        out = fold == number
-        latent = _fit(rows.chosen(~out), predicted, hints, choice)
-        share[out] = np.exp(-np.maximum(latent.losses(rows.chosen(out)), 0.0))
-    return share
+
+    def fit(seen: NDArray[np.bool_]) -> Callable[[NDArray[np.bool_]], Floats]:
+        latent = _fit(rows.chosen(seen), predicted, hints, choice)
+        return lambda out: np.exp(-np.maximum(latent.losses(rows.chosen(out)), 0.0))
+
+    return held_out(fit, fold)
 
 
 def _repeats(rows: _Rows) -> ConformalCalibration:

@@ -4,7 +4,7 @@ The basis (1, u, u u' with u = p / (p + scale)) rises and saturates, as caches a
 chosen per NF by cross-validation that leaves out whole competitor configurations.
 """
 
-from collections.abc import Callable
+import itertools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,32 +57,19 @@ def _median(subject: Subject, rows: NDArray[np.bool_]) -> MetricVector:
 def _chosen(basis: Floats, own: Floats, fold: NDArray[np.int64], pressures: int) -> Floats:
     """Return the ridge weights of the strength and degree with the least held-out error over all metrics."""
     spread = np.maximum(own.std(axis=0), 1e-12 * np.maximum(np.abs(own).max(axis=0), 1.0))
-    best: tuple[float, Callable[[NDArray[np.bool_]], Floats]] | None = None
-    for terms in (1 + pressures, basis_size(pressures)):
-        for strength in _STRENGTHS:
-            fit = _fitter(basis, own, terms, strength)
-            error = _error(fit, basis, own / spread, fold, spread)
-            if best is None or error < 0.99 * best[0]:
-                best = (error, fit)
-    assert best is not None
-    return best[1](np.ones(len(basis), dtype=bool))
+    scaled, parts = own / spread, [fold == number for number in np.unique(fold)]
+    best, chosen = np.inf, (0, 0.0)
+    for terms, strength in itertools.product((1 + pressures, basis_size(pressures)), _STRENGTHS):
+        error = 0.0
+        for out in parts:
+            weights = _fitted(basis, own, ~out if not out.all() else out, terms, strength)
+            error += float((((basis[out] @ weights) / spread - scaled[out]) ** 2).sum())
+        if error < 0.99 * best:
+            best, chosen = error, (terms, strength)
+    return _fitted(basis, own, np.ones(len(basis), dtype=bool), *chosen)
 
 
-def _fitter(basis: Floats, own: Floats, terms: int, strength: float) -> Callable[[NDArray[np.bool_]], Floats]:
-    def fit(seen: NDArray[np.bool_]) -> Floats:
-        weights = np.zeros((basis.shape[1], own.shape[1]))
-        weights[:terms] = ridge(basis[seen, :terms], own[seen], strength)
-        return weights
-
-    return fit
-
-
-def _error(
-    fit: Callable[[NDArray[np.bool_]], Floats], basis: Floats, scaled: Floats, fold: NDArray[np.int64], spread: Floats
-) -> float:
-    total = 0.0
-    for number in np.unique(fold):
-        left_out = fold == number
-        seen = ~left_out if not left_out.all() else left_out
-        total += float((((basis[left_out] @ fit(seen)) / spread - scaled[left_out]) ** 2).sum())
-    return total
+def _fitted(basis: Floats, own: Floats, seen: NDArray[np.bool_], terms: int, strength: float) -> Floats:
+    weights = np.zeros((basis.shape[1], own.shape[1]))
+    weights[:terms] = ridge(basis[seen, :terms], own[seen], strength)
+    return weights

@@ -82,15 +82,18 @@ def train(
     families = make_families(models)
     for_tables = (*families, *make_families(table_model_names())) if models is None else families
     dataset = plausible_rows(dataset)
-    full_ns = {
-        str(machine): full_channel_ns(rows, _capacities(str(machine), dataset.environment))
-        for machine, rows in dataset.frame.groupby("machine")
-    }
+    capacities = {machine: _capacities(machine, dataset.environment) for machine in dataset.machines}
+    channels = {}
+    for machine, rows in dataset.frame.groupby("machine"):
+        limits = capacities[str(machine)]
+        most = np.inf if limits is None else limits.limit(METRICS["LMB"])
+        channels[str(machine)] = full_channel_ns(rows, limits), most
     facts = {
         "environment": dataset.environment,
         "seed": seed,
         "versions": versions(_PACKAGES),
-        "full_channel_ns": full_ns,
+        "capacities": capacities,
+        "channels": channels,
     }
     fit = partial(_fit_subject, families=families, for_tables=for_tables, facts=facts, strict=models is not None)
     listed = list(subjects(dataset, targets))
@@ -142,12 +145,12 @@ def _fit_subject(
         sensitivity[AVERAGED] = AveragedSensitivity(members, weights_of_families)
         guesses[AVERAGED], calibration[AVERAGED] = guess, _calibration(subject, subject.mpps, guess)
         errors[AVERAGED] = relative_errors(subject.mpps, guess, subject.solo_mpps)
+    beside = {name: np.where(subject.counts > 0, guess, np.nan) for name, guess in guesses.items()}
     covered = _covered(subject)
-    capacities = _capacities(subject.machine, facts["environment"])
     return NFModel(
         workload=subject.workload,
         machine=subject.machine,
-        capacities=capacities,
+        capacities=facts["capacities"][subject.machine],
         solo_mpps=subject.solo_mpps,
         solo_vector=(profile := fit_profile(subject, facts["seed"])).solo,
         sensitivity=sensitivity,
@@ -162,12 +165,10 @@ def _fit_subject(
             left_out=left_out,
             table={"columns_left_out": dict(subject.left_out)} if subject.imported else {},
             noise=_noise(subject),
-            against_mean=against_mean(subject.mpps, _beside_others(subject, guesses), subject.solo_mpps, weights),
+            against_mean=against_mean(subject.mpps, beside, subject.solo_mpps, weights),
         ),
         traffic=subject.traffic,
-        response=fit_server_response(
-            subject, facts["seed"], (facts["full_channel_ns"][subject.machine], _most(capacities))
-        ),
+        response=fit_server_response(subject, facts["seed"], facts["channels"][subject.machine]),
     )
 
 
@@ -226,11 +227,6 @@ def _held_out(family: ModelFamily, subject: Subject, rows: Any, told: WeightedRo
     return held_out(fit, folds(subject.groups[rows], told.seed, _FOLDS_OF_TABLES if subject.imported else FOLDS))
 
 
-def _beside_others(subject: Subject, guesses: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return held-out predictions of the rows with competitors."""
-    return {name: np.where(subject.counts > 0, guess, np.nan) for name, guess in guesses.items()}
-
-
 def _noise(subject: Subject) -> dict[str, float]:
     """Return the relative noise of a row's mean and of a single measurement; empty if unknown."""
     if subject.variance is None:
@@ -257,9 +253,8 @@ def _with_mixes(
         models = [model for model in fitted if model.machine == machine]
         mixes = mix_rows(dataset, models, machine)
         by_model, told = calibrations(models, mixes), contradictions(models, mixes)
-        channel = (facts["full_channel_ns"][machine], _most(_capacities(machine, dataset.environment)))
         of_models = {subject.workload.key: subject for subject in listed if subject.machine == machine}
-        learn = partial(with_responses, models, channel=channel, seed=facts["seed"])
+        learn = partial(with_responses, models, channel=facts["channels"][machine], seed=facts["seed"])
         learned, held_out = learned_from_mixes(dataset, of_models, models, mixes, learn, facts["seed"])
         models = with_choice(widened(learned, mixes, held_out), mixes)
         for number, model in enumerate(models):
@@ -293,11 +288,6 @@ def _capacities(machine: str, environment: Mapping[str, Any]) -> Capacities | No
         return load_machine(machine).capacities()
     except SlomoError:
         return None  # a table of a machine without a description: no sums are limited
-
-
-def _most(capacities: Capacities | None) -> float:
-    """Return the highest traffic that the memory channel can carry [MiB/s]."""
-    return np.inf if capacities is None else capacities.limit(METRICS["LMB"])
 
 
 def _manifest(

@@ -6,7 +6,6 @@ situations on the new machine are fitted by the functions of any model, and held
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,7 +72,7 @@ def transfer(
     """
     before = _measured_on(library, machine)
     runs = _runs_on(dataset, machine)
-    environment = _environment(runs, machine)
+    environment = {**({} if runs is None else runs.environment), "machines": {machine.name: machine.to_dict()}}
     seen = {subject.workload.saturated.key: subject for subject in (() if runs is None else subjects(runs))}
     rich = {key for key, subject in seen.items() if int((subject.counts > 0).sum()) >= ENOUGH_RUNS}
     wanted = [
@@ -83,8 +82,16 @@ def transfer(
     ]
     keys = {model.workload.key: model.workload.saturated.key for model in wanted}
     known = {key: seen[saturated] for key, saturated in keys.items() if saturated in seen}
-    errors = HeldOut.of([Corrected.of(model, before, machine, known.get(model.workload.key)) for model in wanted])
-    carry = partial(_carried, wanted, before, machine, errors, environment, seed)
+
+    def corrected(runs: Mapping[str, Subject]) -> list[Corrected]:
+        return [Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in wanted]
+
+    errors = HeldOut.of(corrected(known))
+
+    def carry(runs: Mapping[str, Subject]) -> dict[str, NFModel]:
+        """Return the converted models by workload key, each corrected by its runs on the new machine."""
+        return {each.model.workload.key: _model(each, errors, environment, seed) for each in jointly(corrected(runs))}
+
     models = list(carry(known).values())
     others = sorted(rich | (seen.keys() - {model.workload.key for model in wanted}))
     others = [key for key in others if targets is None or key in targets or seen[key].workload.nf in targets]
@@ -97,20 +104,6 @@ def transfer(
     if not models:
         raise InvalidValueError(f"nothing to carry from {before.name} to {machine.name}: no such network function")
     return ModelLibrary(models)
-
-
-def _carried(
-    models: Sequence[NFModel],
-    before: Machine,
-    machine: Machine,
-    errors: HeldOut,
-    environment: Mapping[str, Any],
-    seed: int,
-    runs: Mapping[str, Subject],
-) -> dict[str, NFModel]:
-    """Return the converted models by workload key, each corrected by its runs on the new machine."""
-    fitted = jointly([Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in models])
-    return {each.model.workload.key: _model(each, errors, environment, seed) for each in fitted}
 
 
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
@@ -145,11 +138,6 @@ def _runs_on(dataset: ProfileDataset | None, machine: Machine) -> ProfileDataset
     return dataset.converged()
 
 
-def _environment(runs: ProfileDataset | None, machine: Machine) -> Mapping[str, Any]:
-    environment = {} if runs is None else dict(runs.environment)
-    return {**environment, "machines": {machine.name: machine.to_dict()}}
-
-
 def _model(fitted: Corrected, errors: HeldOut, environment: Mapping[str, Any], seed: int) -> NFModel:
     """Return the model of one function on the new machine."""
     carried, before = fitted.carried, fitted.model
@@ -163,7 +151,7 @@ def _model(fitted: Corrected, errors: HeldOut, environment: Mapping[str, Any], s
     own = _possible(metric_names, own, machine)
     scale, limit = typical_values(pressure), pressure.max(axis=0)
     near, moved_near = _with_runs(fitted, pressure, np.column_stack([own, mpps]))
-    basis = pressure_basis(near, scale, limit)
+    everywhere, basis = pressure_basis(pressure, scale, limit), pressure_basis(near, scale, limit)
     weights = ridge(basis, moved_near, STRENGTH)
     held = metric_names.index("L3OCC")
     weights[:, [held]] = ridge(basis, moved_near[:, [held]], OCCUPANCY_STRENGTH)
@@ -176,11 +164,11 @@ def _model(fitted: Corrected, errors: HeldOut, environment: Mapping[str, Any], s
     moved = own * np.where(rates, mpps[:, np.newaxis], 1.0)
     contentiousness = replace(
         profile,
-        weights=ridge(pressure_basis(pressure, scale, limit), moved, STRENGTH),
+        weights=ridge(everywhere, moved, STRENGTH),
         low=moved.min(axis=0),
         high=moved.max(axis=0),
     )
-    calibration = _calibration(fitted, errors)
+    calibration, read_back = _calibration(fitted, errors), carried.read_back(pressure)
     reads, rows = (*names, NEIGHBOURS), np.column_stack([pressure, neighbours])
     response = ServerResponse(
         profile=profile,
@@ -193,7 +181,7 @@ def _model(fitted: Corrected, errors: HeldOut, environment: Mapping[str, Any], s
         full_kib=fitted.full_kib,
         most_moved=fitted.most_moved,
         full_channel_ns=carried.full_channel_ns(machine),
-        read_back=_read_back(carried, pressure, pressure_basis(pressure, scale, limit)),
+        read_back=ridge(everywhere, read_back[:, np.newaxis], STRENGTH)[:, 0] if len(read_back) else read_back,
     )
     family = "slomo-smooth"
     model = NFModel(
@@ -212,12 +200,6 @@ def _model(fitted: Corrected, errors: HeldOut, environment: Mapping[str, Any], s
         chosen=family,
     )
     return replace(model, manifest=_manifest(fitted, model, errors, environment, seed))
-
-
-def _read_back(carried: Carried, pressure: Floats, basis: Floats) -> Floats:
-    """Return the converted traffic that the card reads back from memory; empty if unknown."""
-    read_back = carried.read_back(pressure)
-    return ridge(basis, read_back[:, np.newaxis], STRENGTH)[:, 0] if len(read_back) else read_back
 
 
 def _with_runs(fitted: Corrected, pressure: Floats, answers: Floats) -> tuple[Floats, Floats]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from slomo.errors import MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.training.cross_validation import folds
@@ -77,11 +76,7 @@ class AdditiveFamily(WeightedFamily[AdditiveSensitivity]):
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
         """Return the pressures that are sums over competitors, without traffic attributes."""
-        names = tuple(name for name in available if name in METRICS and METRICS[name].pressure)
-        if not names:
-            pressures = ", ".join(name for name, item in METRICS.items() if item.pressure)
-            raise MissingMetricError(f"model '{self.name}' needs at least one pressure of the competition: {pressures}")
-        return names
+        return tuple(name for name in super().select_features(available) if name in METRICS)
 
     def fit_weighted(self, rows: WeightedRows) -> AdditiveSensitivity:
         """Fit one NF to weighted rows; rows without competitors are ignored."""

@@ -66,28 +66,18 @@ def ensemble_of(booster: GradientBoostingRegressor) -> TreeEnsemble:
 
 
 def node_of(tree: Any, values: Floats) -> TreeNode:
-    """Convert one of scikit-learn's trees; `values` are its nodes' values."""
+    """Convert one of scikit-learn's trees; `values` are its nodes' values.
+
+    scikit-learn compares float32 features with float64 thresholds; slomo's trees compare in float32. x <= t is
+    equivalent to x <= the largest float32 up to t.
+    """
+    cut = tree.threshold.astype(np.float32)
+    cuts = np.where(cut > tree.threshold, np.nextafter(cut, np.float32(-np.inf)), cut)
     return TreeNode(
         tree.children_left.tolist(),
         tree.children_right.tolist(),
         np.maximum(tree.feature, 0).tolist(),
-        float32_thresholds(tree.threshold),
+        cuts.tolist(),
         values.tolist(),
         [True] * tree.node_count,
     )
-
-
-def float32_thresholds(thresholds: Floats) -> list[float]:
-    """Round scikit-learn's thresholds down to float32, the precision in which slomo's trees compare.
-
-    scikit-learn compares float32 features with float64 thresholds; x <= t is equivalent to x <= the largest float32 up
-    to t.
-
-    Examples
-    --------
-    >>> float32_thresholds(np.array([0.5, 0.1]))[0], float32_thresholds(np.array([0.1]))[0] <= 0.1
-    (0.5, True)
-    """
-    cut = thresholds.astype(np.float32)
-    cuts: list[float] = np.where(cut > thresholds, np.nextafter(cut, np.float32(-np.inf)), cut).tolist()
-    return cuts

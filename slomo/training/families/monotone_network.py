@@ -25,14 +25,8 @@ _UNITS, _NETWORKS, _STEPS = 16, 2, 300
 _PENALTY = 1e-4
 
 
-@dataclass(frozen=True, eq=False)
-class Units:
-    """Hidden units (sigmoids) of one or more networks."""
-
-    slope: Floats
-    offset: Floats
-    height: Floats
-    top: float
+#: Slope, offset and height of the hidden units (sigmoids) of a network, and its top.
+Units = tuple[Floats, Floats, Floats, float]
 
 
 def _fitted(
@@ -64,9 +58,8 @@ def _fitted(
         method="L-BFGS-B",
         options={"maxiter": _STEPS, "maxcor": 20},
     )
-    numbers = found.x
-    units = problem.units(numbers)
-    return Units(units.slope, units.offset, units.height * spread, center + units.top * spread)
+    raw, offset, raw_height, top = problem.parts(found.x)
+    return problem.slope(raw), offset, _softplus(raw_height) * spread, center + top * spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,22 +71,19 @@ class _Problem:
     weights: Floats
     free: NDArray[np.bool_]
 
-    def units(self, numbers: Floats) -> Units:
-        """Return the hidden units that a parameter vector describes."""
-        raw, offset, raw_height, top = self._parts(numbers)
-        return Units(self._slope(raw), offset, _softplus(raw_height), top)
-
-    def _parts(self, numbers: Floats) -> tuple[Floats, Floats, Floats, float]:
+    def parts(self, numbers: Floats) -> Units:
+        """Return the units that a parameter vector describes, slopes and heights before they are made positive."""
         slopes = self.free.size * _UNITS
         raw, (offset, raw_height) = numbers[:slopes].reshape(_UNITS, -1), numbers[slopes:-1].reshape(2, -1)
         return raw, offset, raw_height, float(numbers[-1])
 
-    def _slope(self, raw: Floats) -> Floats:
+    def slope(self, raw: Floats) -> Floats:
+        """Return slopes, positive but for the features that may raise throughput."""
         return np.where(self.free, raw, _softplus(raw)) if self.free.any() else _softplus(raw)
 
     def __call__(self, numbers: Floats) -> tuple[float, Floats]:
-        raw, offset, raw_height, top = self._parts(numbers)
-        slope, height, n = self._slope(raw), _softplus(raw_height), len(self.rows)
+        raw, offset, raw_height, top = self.parts(numbers)
+        slope, height, n = self.slope(raw), _softplus(raw_height), len(self.rows)
         on = sigmoid(self.rows @ slope.T + offset)
         error = top - on @ height - self.response
         weighted = self.weights * error
@@ -137,9 +127,9 @@ class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
         width = np.where(span > 1e-12 * np.maximum(np.abs(start), 1e-300), span, 1.0)
         scaled = (features - start) / width
         with threadpool_limits(1):  # the same numbers everywhere; and small matrices are slower on several threads
-            each = [
-                _fitted(scaled, (share, weights), free, np.random.default_rng([rows.seed, k])) for k in range(_NETWORKS)
-            ]
+            draws = [np.random.default_rng([rows.seed, k]) for k in range(_NETWORKS)]
+            networks = [_fitted(scaled, (share, weights), free, draw) for draw in draws]
+        slopes, offsets, heights, tops = zip(*networks, strict=True)
         return MonotoneSensitivity(
             name=self.name,
             feature_names=rows.names,
@@ -150,8 +140,8 @@ class MonotoneFamily(WeightedFamily[MonotoneSensitivity]):
             high=rows.vectors.max(axis=0),
             start=start,
             width=width,
-            slope=np.concatenate([item.slope for item in each]),
-            offset=np.concatenate([item.offset for item in each]),
-            height=np.concatenate([item.height for item in each]) / _NETWORKS,
-            top=float(np.mean([item.top for item in each])),
+            slope=np.concatenate(slopes),
+            offset=np.concatenate(offsets),
+            height=np.concatenate(heights) / _NETWORKS,
+            top=float(np.mean(tops)),
         )

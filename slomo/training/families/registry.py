@@ -75,24 +75,8 @@ def describe(name: str) -> str:
     >>> describe("none")
     'no interference: solo throughput'
     """
-    return _KNOWN[named][2] if (named := check_model_name(name)) in _KNOWN else "a plug-in"
-
-
-def check_model_name(name: str) -> str:
-    """Return the model family of a name, or the given family itself.
-
-    Raises UnknownNameError, which names the most similar family.
-
-    Examples
-    --------
-    >>> check_model_name("dobresku")
-    Traceback (most recent call last):
-    slomo.errors.UnknownNameError: unknown model 'dobresku'
-    hint: did you mean 'dobrescu'? Known: boosted-trees, bubbleup, bubbleup-curve, dobrescu, dobrescu-curve,
-    extra-trees, linear, mean, none, slomo-additive, slomo-gbr, slomo-gp, slomo-smooth, slomo-xgb
-    """
     require_name("model", name, _KNOWN, GROUP)
-    return name
+    return _KNOWN[name][2] if name in _KNOWN else "a plug-in"
 
 
 def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
@@ -106,7 +90,8 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
     'none'
     """
     if isinstance(alias_or_instance, str):
-        name = check_model_name(alias_or_instance)
+        name = alias_or_instance
+        require_name("model", name, _KNOWN, GROUP)
         if name not in _KNOWN:
             return make_family(load_plugin(GROUP, name)())
         module, factory, _ = _KNOWN[name]
