@@ -224,6 +224,14 @@ def toy_profile() -> ProfileDataset:
 
 
 @pytest.fixture(scope="session")
+def toy_composed(toy_profile: ProfileDataset) -> ProfileDataset:
+    """Return the toy's profile without what was measured beside a target: training then fits no server responses."""
+    frame = toy_profile.frame
+    frame[[name for name in frame if name.startswith("beside.")]] = np.nan
+    return ProfileDataset(frame, toy_profile.environment)
+
+
+@pytest.fixture(scope="session")
 def toy_mixes() -> ProfileDataset:
     """Return mixes of the toy that no library has seen."""
     return ProfileDataset(pd.DataFrame(mix_rows_of(200, seed=3)), {"testbed": "toy"})

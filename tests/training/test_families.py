@@ -12,49 +12,19 @@ from slomo.training.families.registry import describe, make_family, model_names,
 from slomo.training.training import train
 
 
-class TestSlomo(ModelContract):
+class TestRegistered(ModelContract):
+    @pytest.fixture(
+        autouse=True,
+        params=[
+            "slomo-gbr", "slomo-xgb", "slomo-gp", "dobrescu", "bubbleup", "extra-trees", "boosted-trees", "linear",
+            "none",
+        ],
+    )  # fmt: skip
+    def _chosen(self, request: pytest.FixtureRequest) -> None:
+        self.name = request.param
+
     def make_family(self) -> ModelFamily:
-        return make_family("slomo-gbr")
-
-
-class TestSlomoXgb(ModelContract):
-    def make_family(self) -> ModelFamily:
-        return make_family("slomo-xgb")
-
-
-class TestSlomoGp(ModelContract):
-    def make_family(self) -> ModelFamily:
-        return make_family("slomo-gp")
-
-
-class TestDobrescu(ModelContract):
-    def make_family(self) -> ModelFamily:
-        return make_family("dobrescu")
-
-
-class TestBubbleUp(ModelContract):
-    def make_family(self) -> ModelFamily:
-        return make_family("bubbleup")
-
-
-class TestExtraTrees(ModelContract):
-    def make_family(self) -> ModelFamily:
-        return make_family("extra-trees")
-
-
-class TestBoostedTrees(ModelContract):
-    def make_family(self) -> ModelFamily:
-        return make_family("boosted-trees")
-
-
-class TestLinear(ModelContract):
-    def make_family(self) -> ModelFamily:
-        return make_family("linear")
-
-
-class TestNone(ModelContract):
-    def make_family(self) -> ModelFamily:
-        return make_family("none")
+        return make_family(self.name)
 
 
 class BandwidthFamily:
@@ -83,9 +53,9 @@ def test_every_name_is_described_and_made() -> None:
     assert all(make_family(name).name == name and describe(name) for name in (*model_names(), *table_model_names()))
 
 
-def test_a_plug_in_is_trained_saved_and_loaded(toy_profile: ProfileDataset, tmp_path: object) -> None:
+def test_a_plug_in_is_trained_saved_and_loaded(toy_composed: ProfileDataset, tmp_path: object) -> None:
     """A family of one's own is given as instance, and its models live in libraries like slomo's own."""
-    library = train(toy_profile, models=[BandwidthFamily(), renamed(make_family("none"), "nothing")])
+    library = train(toy_composed, models=[BandwidthFamily(), renamed(make_family("none"), "nothing")])
     loaded = ModelLibrary.load(library.save(tmp_path)).find("nat")  # type: ignore[arg-type]
     assert tuple(sorted(loaded.sensitivity)) == ("bandwidth", "nothing")
     assert loaded.calibration["bandwidth"].source == "mixes"

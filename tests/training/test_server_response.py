@@ -100,8 +100,9 @@ def test_one_without_a_response_leaves_the_others_calibrated_on_their_mixes(mode
         assert model.response.calibration.to_dict() == other.response.calibration.to_dict()
 
 
-def test_a_mix_is_judged_by_responses_that_have_not_seen_it(toy_profile):
+def test_a_mix_is_judged_by_responses_that_have_not_seen_it(toy_profile, monkeypatch):
     """Another throughput of one mix changes the predictions of the mixes of other folds, but not its own."""
+    monkeypatch.setattr("slomo.training.mixes_fit._FOLDS", 2)
     frame = toy_profile.frame
     mixes = frame[frame["plan"] == "mix"].index
     few = frame.drop(mixes[60:]).reset_index(drop=True)
@@ -131,11 +132,9 @@ def test_saved_responses_give_the_same_numbers(toy_library, models, tmp_path):
     assert np.array_equal(here.near(here.pressures), there.near(here.pressures))
 
 
-def test_no_response_without_the_competition_beside(toy_profile):
+def test_no_response_without_the_competition_beside(toy_composed):
     """A dataset without the competition beside the target gives models without a response; solving says so."""
-    frame = toy_profile.frame.copy()
-    frame[[name for name in frame if name.startswith("beside.")]] = np.nan
-    library = train(type(toy_profile)(frame, toy_profile.environment), models=["none"], targets=["lpm"])
+    library = train(toy_composed, models=["none"], targets=["lpm"])
     with pytest.raises(MissingMetricError, match="without the competition beside it"):
         responses_of(list(library.values()))
 
