@@ -36,11 +36,6 @@ class PlanSettings:
     """What a campaign measures; :func:`slomo.workflow.profile.profile` describes the fields.
 
     Raises UnknownNameError for an unknown plan.
-
-    Examples
-    --------
-    >>> PlanSettings("pressure", runs=20).adaptive
-    False
     """
 
     plan: str = "all"
@@ -99,13 +94,7 @@ class PlanSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How a campaign makes its runs, and which runs it adds; fields as in `slomo.workflow.profile.profile`.
-
-    Examples
-    --------
-    >>> RunSettings(latency=(0.5, 0.9)).loads("solo")
-    (0.5, 0.9)
-    """
+    """How a campaign makes its runs, and which runs it adds; fields as in `slomo.workflow.profile.profile`."""
 
     testbed: "str | Testbed" = "simulated"
     own: Iterable[NetworkFunction] = ()

@@ -22,7 +22,7 @@ from slomo.vocabulary.defaults import Compat, compat_named
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction, network_function_names, stage_names
 from slomo.vocabulary.workload import Workload
-from slomo.workflow.names import dataset_of, host_of, machine_given, machine_name, own_functions
+from slomo.workflow.names import dataset_of, host_of, machine_given, own_functions
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
 
@@ -132,7 +132,8 @@ def learning_curve(
     `slomo.workflow.profile.profile`. Returned is, by model and number of runs per network function, the mean absolute
     error of throughput [%].
     """
-    learned = dataset if machine is None else dataset.select(machine=machine_name(machine))
+    given = None if machine is None else machine_given(machine)
+    learned = dataset.select(machine=given if given is None or isinstance(given, str) else given.name)
     if len(learned.machines) != 1:
         raise UsageError(
             f"the dataset holds runs on several machines: {', '.join(learned.machines) or 'none'}",

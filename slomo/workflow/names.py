@@ -20,11 +20,6 @@ def sequence_of(items: Iterable[Workload | str] | Mapping[str, int] | Workload |
     """Return a list; a single text or workload becomes a list of one, a mapping gives the count of each.
 
     Raises InvalidValueError for anything else.
-
-    Examples
-    --------
-    >>> sequence_of("stats:2"), sequence_of(("stats", "nat")), sequence_of({"stats": 2})
-    (['stats:2'], ['stats', 'nat'], ['stats', 'stats'])
     """
     if isinstance(items, (str, Workload)):
         return [items]
@@ -92,15 +87,7 @@ def own_functions(own: "Iterable[NetworkFunction] | NetworkFunction") -> "tuple[
 
 
 def target_named(target: Workload | str) -> Workload | str:
-    """Read one target as people write it. Raises InvalidValueError for a count, which a target has not.
-
-    Examples
-    --------
-    >>> target_named("stats:2")
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: target 'stats:2' is 2 instances, needed one
-    hint: ask about one and name the others among its competitors
-    """
+    """Read one target as people write it. Raises InvalidValueError for a count, which a target has not."""
     instances = named([target])
     if len(instances) > 1:
         raise InvalidValueError(
@@ -135,12 +122,6 @@ def machine_of_dataset(dataset: "ProfileDataset", name: str) -> "Machine":
 
     described = dataset.environment.get("machines", {}).get(name)
     return Machine.from_dict(described) if isinstance(described, Mapping) else machine_named(name)
-
-
-def machine_name(machine: "str | Machine") -> str:
-    """Return the name of a machine given as value, name or file."""
-    given = machine_given(machine)
-    return given if isinstance(given, str) else given.name
 
 
 def host_of(library: "ModelLibrary", machine: "str | Machine | None") -> "Machine":

@@ -47,26 +47,10 @@ def place(
     profiles: Sequence[PartitionProfile] | str | Path = (),
     **options: Unpack[DecisionOptions],
 ) -> Placer:
-    """Place requests on an empty cluster and return the decisions.
+    """Place requests on an empty cluster; the placer returned has decisions and layout, and can go on.
 
-    Parameters
-    ----------
-    cluster, requests, library, profiles : value or path
-        As values, or as files and directories that hold them.
-    policy : str
-        Name of a policy.
-    **options
-        Fields of `PlacerSettings` by name: model, confidence, fallback, method, slo_grid, reference_machine.
-
-    Returns
-    -------
-    Placer
-        Ask it for decisions and the layout; go on with admit, remove, rebalance.
-
-    Raises
-    ------
-    ConfigurationError, UnknownNameError, InvalidValueError
-        For files, names and numbers that make no sense.
+    `cluster`, `requests`, `library`, `profiles`: values, or files and folders that hold them. `options`: fields of
+    `PlacerSettings`. Raises ConfigurationError, UnknownNameError and InvalidValueError for what makes no sense in them.
     """
     servers = read_cluster(cluster) if isinstance(cluster, (str, Path)) else cluster
     batch = read_requests(requests) if isinstance(requests, (str, Path)) else tuple(requests)
@@ -162,11 +146,6 @@ def make_judge(
     `own`: additional network functions. `machines`: additional machine types; those of a cluster are
     `cluster.machine_types.values()`. `jobs`: processes that run mixes, on every core if None or 0; judgements do not
     depend on it. `scheduler`: address of a Dask scheduler whose workers run them instead.
-
-    Examples
-    --------
-    >>> make_judge().mixes_run
-    0
     """
     if testbed == "simulated":
         need("pandas", "numba", extra="simulate")  # not `data` for the first of them

@@ -173,14 +173,8 @@ def predict_vector(
 ) -> "Prediction":
     """Predict throughput beside competitors that are given by their socket's counters, as Intel PCM measures them.
 
-    Parameters
-    ----------
-    target, library, machine, strict, model, coverage, explain
-        As for :func:`predict`.
-    vector : mapping of str to float
-        Metric -> value in the vocabulary's unit.
-    traffic : mapping of str to float, optional
-        Traffic attributes the target was imported with.
+    `vector`: metric -> value in the vocabulary's unit. `traffic`: traffic attributes the target was imported with. The
+    others are as for :func:`predict`.
     """
     from slomo.prediction.predictor import Predictor
 

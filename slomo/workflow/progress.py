@@ -13,12 +13,6 @@ class ProgressBar:
 
     `what`: words before the bar. `unit`: what is counted. `drawn`: whether to draw; by default where stderr is a
     terminal.
-
-    Examples
-    --------
-    >>> with ProgressBar("measuring") as bar:  # stderr is no terminal here: nothing is drawn
-    ...     bar.start(2)
-    ...     bar.advance(None)
     """
 
     def __init__(self, what: str, *, unit: str = "run", drawn: bool | None = None) -> None:
@@ -62,13 +56,7 @@ class ProgressBar:
 
 
 def listening(progress: "Progress | bool | None", what: str, unit: str = "run") -> "Progress | None":
-    """Return the object to which progress is reported: the given one, or a bar if `progress` is True.
-
-    Examples
-    --------
-    >>> listening(None, "measuring") is None, type(listening(True, "measuring")).__name__
-    (True, 'ProgressBar')
-    """
+    """Return the object to which progress is reported: the given one, or a bar if `progress` is True."""
     if progress is None:
         progress = in_notebook()
     if isinstance(progress, bool):

@@ -79,6 +79,7 @@ def train(
     IncompatibleMeasurementsError
         For several datasets that must not be merged.
     """
+    targets = (targets,) if isinstance(targets, str) else targets
     if start is not None:
         if models is not None or scheduler is not None:
             raise InvalidValueError("models or a scheduler named beside models to start from: these are carried whole")
@@ -101,8 +102,7 @@ def train(
             yield model
 
     try:
-        keys = _target_keys(measured, targets)
-        library = train_library(measured, models=models, targets=keys, seed=seed, each=each)
+        library = train_library(measured, models=models, targets=targets, seed=seed, each=each)
         listener.advance(library)
     finally:
         listener.finish()
@@ -113,7 +113,7 @@ def _carried(
     library: ModelLibrary,
     dataset: ProfileDataset | str | Path | Sequence[ProfileDataset | str | Path] | None,
     machine: str | Machine | None,
-    targets: Sequence[str] | str | None,
+    targets: Sequence[str] | None,
     seed: int,
 ) -> ModelLibrary:
     measured = None if dataset is None else dataset_of(dataset)
@@ -127,13 +127,4 @@ def _carried(
         there = machine_of_dataset(measured, names[0])
     else:
         there = machine_named(machine)
-    chosen = (targets,) if isinstance(targets, str) else targets
-    return transfer(library, there, measured, targets=chosen, seed=seed)
-
-
-def _target_keys(dataset: ProfileDataset, targets: Sequence[str] | str | None) -> tuple[str, ...] | None:
-    if targets is None:
-        return None
-    measured = dataset.converged()  # a target whose runs all failed to converge has nothing to train on
-    names = [targets] if isinstance(targets, str) else targets
-    return tuple(key for name in names for key in measured.select(target=name).profiled_targets)
+    return transfer(library, there, measured, targets=targets, seed=seed)

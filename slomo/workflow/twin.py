@@ -115,14 +115,14 @@ class Twin:
             item.name: {"value": item.value, "low": item.low, "high": item.high, "determined": item.determined}
             for item in self.parameters
         }
-        stated: dict[str, Any] = {"runs": self.runs, "error_points": self.error_points, "lost_points": self.lost_points}
-        stated |= {
-            "noise_points": self.noise_points,
-            "tells": self.tells,
-            "solo_error": self.solo_error,
+        names = ("runs", "error_points", "lost_points", "noise_points", "tells", "solo_error")
+        stated = {name: getattr(self, name) for name in names}
+        return {
+            "function": self.function.to_dict(),
+            "parameters": fitted,
+            **stated,
             "machine": self.machine.to_dict(),
         }
-        return {"function": self.function.to_dict(), "parameters": fitted, **stated}
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,8 @@ def control_from(
         raise ConfigurationError(f"{path}: two tenants are named '{twice[0]}'", hint="give each a name of its own")
     _check_pools(path, file, controller)
     described = _described(path, file, controller if machine is None else "")
-    system = _system(path, data) if controller == SHARES else None
+    chains = {name: data[name] for name in ("machine", *sorted(_CHAIN_FIELDS)) if name in data}
+    system = parse_chains(yaml.safe_dump(chains), str(path)) if controller == SHARES else None
     name = file.name or Path(path).stem
     return ControlConfiguration(file, name, machine, controller, tenants, system, described)
 
@@ -172,8 +173,3 @@ def _described(path: str | Path, file: ControlFile, controller: str) -> Machine 
             hint="partitions: ways.json (slomo whatif NF... --profiles ways.json), described: my-machine.yaml",
         )
     return load_machine(own["described"])
-
-
-def _system(path: str | Path, data: Mapping[str, Any]) -> ChainSystem:
-    own = {name: data[name] for name in ("machine", *sorted(_CHAIN_FIELDS)) if name in data}
-    return parse_chains(yaml.safe_dump(own), str(path))

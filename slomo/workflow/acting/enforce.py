@@ -67,27 +67,18 @@ def read_plan(path: str | Path, *, server: str | None = None, machine: str | Non
     return EnforcementPlan.from_dict(data, str(path))
 
 
-def find_receipt(name: str, folder: Path | None = None) -> Receipt:
-    """Return a receipt (record of changes) by its identifier. Raises UnknownNameError if there is none."""
-    journal = Journal(folder or receipts_directory())
-    receipts = {receipt.identifier: receipt for receipt in journal.receipts()}
-    if name not in receipts:
-        raise UnknownNameError("receipt", name, [r.identifier for r in journal.receipts(still_open=True)])
-    return receipts[name]
-
-
 def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend | None = None) -> list[UndoReport]:
     """Undo one record of changes (receipt), or all, newest first; failures are reported, the rest still undone.
 
-    Raises the SlomoError of `slomo.enforce.undo` if one receipt is named.
-
     `name`: identifier; None for all. `folder`: folder of the journal. `backend`: backend that undoes; the one that the
-    receipt names if not given.
+    receipt names if not given. If one receipt is named, raises the SlomoError of its undoing, or UnknownNameError.
     """
-    if name is not None:
-        receipt = find_receipt(name, folder)
-        return [UndoReport(receipt.identifier, undo(receipt, backend or load_backend(receipt.head["backend"])))]
     journal = Journal(folder or receipts_directory())
+    if name is not None:
+        receipt = next((receipt for receipt in journal.receipts() if receipt.identifier == name), None)
+        if receipt is None:
+            raise UnknownNameError("receipt", name, [each.identifier for each in journal.receipts(still_open=True)])
+        return [UndoReport(name, undo(receipt, backend or load_backend(receipt.head["backend"])))]
     return [_undone(receipt, backend) for receipt in reversed(journal.receipts(still_open=True))]
 
 

@@ -21,6 +21,7 @@ from slomo.training.partition_fit import PartitionRow, fit_response
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.packet_buffers import LINE_B, lines_per_buffer
+from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
 
@@ -67,7 +68,8 @@ def profile_partitions(
             runs += 1
             row, moved = _row(record)
             if not rows and record.beside is not None:  # in one way, apart from the cards' ways
-                buffers = (record.beside.tenants[0].vector.get("DDIOOCC") or 0.0) / _kib_per_way(machine)
+                held_kib = record.beside.tenants[0].vector.get("DDIOOCC") or 0.0
+                buffers = held_kib / (machine.llc_mib * 1024.0 / machine.llc_ways)
             rows.append(row)
             if row.bandwidth_percent >= 100.0 and row.latency_ns > 0.0:
                 latency.append(row.latency_ns)
@@ -153,24 +155,17 @@ def _occupied(tenants: Sequence[TenantSample], ways: float) -> float:
     return ways * held[0] / sum(held)
 
 
-def _kib_per_way(machine: Machine) -> float:
-    return machine.llc_mib * 1024.0 / machine.llc_ways
-
-
-def _needed(vector: object, name: str) -> float:
-    value = vector.get(name)  # type: ignore[attr-defined]
+def _needed(vector: MetricVector, name: str) -> float:
+    value = vector.get(name)
     if value is None:
         raise MissingMetricError(f"{name} was not reported", hint="profile on a testbed that counts memory traffic")
-    return float(value)
+    return value
 
 
 def _with_latency(rows: Sequence[PartitionRow]) -> list[PartitionRow]:
     """Give runs that missed no cache line, and so measured no memory latency, the lowest latency of the other runs."""
     idle = min((row.latency_ns for row in rows if row.latency_ns > 0.0), default=100.0)
-    return [
-        row if row.latency_ns > 0.0 else PartitionRow(**{**row.__dict__, "latency_ns": float(np.float64(idle))})
-        for row in rows
-    ]
+    return [row if row.latency_ns > 0.0 else replace(row, latency_ns=idle) for row in rows]
 
 
 def learn_partitions(

@@ -30,8 +30,8 @@ Loop = tuple[Plant, Controller, Mapping[str, float]]
 
 def guard(configuration: ControlConfiguration) -> Loop:
     """Return a loop that keeps promises by profiles over cache ways, which it simulates first."""
-    server = _server(configuration)
-    profile, targets = _profile(configuration, server), _targets_mpps(configuration, server.machine)
+    server, targets = _server(configuration)
+    profile = _profile(configuration, server)
     responses = {tenant: profile.responses[work.saturated.key] for tenant, work, _ in configuration.tenants}
     situation = Situation(responses, profile.memory, server.machine.llc_ways, promised_mpps=targets)
     plant = SimulatedPlant(server, targets, seed=configuration.file.seed)
@@ -40,26 +40,24 @@ def guard(configuration: ControlConfiguration) -> Loop:
 
 def max_min(configuration: ControlConfiguration) -> Loop:
     """Return a loop that divides cache ways max-min fair (ResQ)."""
-    server = _server(configuration)
-    machine, targets = server.machine, _targets_mpps(configuration, server.machine)
+    server, targets = _server(configuration)
+    machine = server.machine
     controller = MaxMinController(configuration.name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)
     return SimulatedPlant(server, targets, seed=configuration.file.seed), controller, targets
 
 
 def pools(configuration: ControlConfiguration) -> Loop:
     """Return a loop that assigns cores to RMD's pools."""
-    server = _server(configuration)
+    server, targets = _server(configuration)
     members = {name: {"core_ids": [server.knobs[f"core:{name}"]]} for name in server.occupants}
     controller = pool_controller(configuration, server.machine.llc_ways, members, None)
-    targets = _targets_mpps(configuration, server.machine)
     return SimulatedPlant(server, targets, seed=configuration.file.seed), controller, targets
 
 
 def numa(configuration: ControlConfiguration) -> Loop:
     """Return a loop that moves tenants between memory nodes, and pays for the moves (NUMASFP)."""
-    server = _server(configuration)
+    server, targets = _server(configuration)
     machine, profile = server.machine, _profile(configuration, server)
-    targets = _targets_mpps(configuration, machine)
     saturated = {tenant: workload.saturated for tenant, workload, _ in configuration.tenants}
     movers = {tenant: mover_of(machine, workload) for tenant, workload in saturated.items()}
     other = next((s for s in range(machine.sockets) if s != machine.nic_socket), machine.nic_socket)
@@ -99,18 +97,12 @@ def solo_mpps(machine: Machine, workload: Workload, core: int | None = None) -> 
     return server.simulate(1).tenants[0].throughput_mpps
 
 
-def _server(configuration: ControlConfiguration) -> SimulatedServer:
-    """Return the simulated server. Raises InvalidValueError for more tenants than cores."""
-    assert configuration.machine is not None
-    return SimulatedServer(configuration.machine, [Occupant(name, work) for name, work, _ in configuration.tenants])
-
-
-def _targets_mpps(configuration: ControlConfiguration, machine: Machine) -> dict[str, float]:
-    return {
-        tenant: share * solo_mpps(machine, workload)
-        for tenant, workload, share in configuration.tenants
-        if share is not None
-    }
+def _server(configuration: ControlConfiguration) -> tuple[SimulatedServer, dict[str, float]]:
+    """Return the simulated server and promised throughputs. Raises InvalidValueError for more tenants than cores."""
+    machine, tenants = configuration.machine, configuration.tenants
+    assert machine is not None
+    server = SimulatedServer(machine, [Occupant(name, workload) for name, workload, _ in tenants])
+    return server, {name: share * solo_mpps(machine, work) for name, work, share in tenants if share is not None}
 
 
 def _profile(configuration: ControlConfiguration, server: SimulatedServer) -> PartitionProfile:

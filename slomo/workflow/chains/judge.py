@@ -110,29 +110,30 @@ def judge_chains(
 
 
 def _broken(item: RatedChain, mpps: float, offered_mpps: float, server: str) -> Violation | None:
-
     needed = min(item.request.slo.min_mpps or 0.0, offered_mpps)
     if mpps >= needed * (1.0 - TOLERANCE):
         return None
     return Violation(item.request.id, item.request.label, "throughput", needed, mpps, server)
 
 
+@dataclass
 class _Runner:
-    """Simulates servers, and counts the simulations."""
+    """Simulates servers, and counts the simulations; its fields are those of :func:`judge_chains`."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        own: Sequence[NetworkFunction],
-        duration_ms: float,
-        manager_cycles: float | None,
-        queue_capacity: int,
-        beside: NodeNoise | None,
-        seed: int,
-    ) -> None:
-        self._manager_cores = 0 if manager_cycles is None else 2
-        taken = self._manager_cores + (0 if beside is None else beside.per_socket)
-        for server in cluster.servers:
+    cluster: Cluster
+    own: Sequence[NetworkFunction]
+    duration_ms: float
+    manager_cycles: float | None
+    queue_capacity: int
+    beside: NodeNoise | None
+    seed: int
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self._manager_cores = 0 if self.manager_cycles is None else 2
+        self._servers = {server.name: server for server in self.cluster.servers}
+        taken = self._manager_cores + (0 if self.beside is None else self.beside.per_socket)
+        for server in self.cluster.servers:
             cores = server.machine_type.cores_per_socket
             if server.cores > cores - taken:
                 raise InvalidValueError(
@@ -140,11 +141,6 @@ class _Runner:
                     "the manager and tenants beside the chains",
                     hint=f"reserve them: cores_reserved: {taken}",
                 )
-        self._manager_cycles, self._queue_capacity = manager_cycles, queue_capacity
-        self._servers = {server.name: server for server in cluster.servers}
-        self._own = tuple(own)
-        self._duration_ms, self._beside, self._seed = duration_ms, beside, seed
-        self.runs = 0
 
     def offered_mpps(self, server: str, item: RatedChain, interval: int) -> float:
         """Return the load that reaches the chain [Mpps]: its rate, at most line rate."""
@@ -165,7 +161,7 @@ class _Runner:
             return 0.0
         if isinstance(move, float | int):
             return min(move / INTERVAL_S, 1.0)
-        return moving_costs(self._servers[name].machine_type, move or MoveCost(), self._own)(item, here, there)
+        return moving_costs(self._servers[name].machine_type, move or MoveCost(), self.own)(item, here, there)
 
     def run(
         self,
@@ -192,46 +188,46 @@ class _Runner:
             mpps = self.offered_mpps(name, item, interval)
             lines.append(ServiceChain(item.request.id, (*first, *names, *last), mpps=mpps, packet_size_b=sizes_b))
         noise = self._noise(machine)
-        places |= {stage.name: self._beside.place for stage in noise if self._beside is not None}
+        places |= {stage.name: self.beside.place for stage in noise if self.beside is not None}
         noisy = [ServiceChain(stage.name, (stage.name,), mpps=_NOISE_MPPS) for stage in noise]
         buffer_b = max(2048, *(line.packet_size_b for line in lines))
         system = ChainSystem(
-            (*stages, *noise), (*lines, *noisy), machine.name, queue_capacity=self._queue_capacity, buffer_b=buffer_b
+            (*stages, *noise), (*lines, *noisy), machine.name, queue_capacity=self.queue_capacity, buffer_b=buffer_b
         )
         used = {stage.workload.nf for stage in system.stages if stage.workload}
         self.runs += 1
         played = simulate_chains(
             machine,
             system,
-            load_network_functions(used, self._own),
+            load_network_functions(used, self.own),
             places=places,
             wire_gbps=machine.shared_wire_gbps(server.port_gbps),
-            duration_ms=self._duration_ms,
-            warm_ms=self._duration_ms,
-            seed=self._seed,
+            duration_ms=self.duration_ms,
+            warm_ms=self.duration_ms,
+            seed=self.seed,
         )
         return {line.name: self._served(line, played.chains[line.name]) for line in lines}
 
     def _manager(self, machine: Machine) -> list[ChainStage]:
         """Return the manager threads that every packet passes; none if the NIC steers packets in hardware."""
-        if self._manager_cycles is None:
+        if self.manager_cycles is None:
             return []
         end = (machine.nic_socket + 1) * machine.cores_per_socket
-        work = (self._manager_cycles,)
+        work = (self.manager_cycles,)
         return [ChainStage("manager/in", end - 2, cycles=work), ChainStage("manager/out", end - 1, cycles=work)]
 
     def _noise(self, machine: Machine) -> list[ChainStage]:
         """Return the tenants beside the chains."""
-        if self._beside is None:
+        if self.beside is None:
             return []
         each, first = machine.cores_per_socket, 1 + self._manager_cores
-        numbers = range(first, first + self._beside.per_socket)
+        numbers = range(first, first + self.beside.per_socket)
         last = [each * socket - number for socket in range(1, machine.sockets + 1) for number in numbers]
-        return [ChainStage(f"beside/{core}", core, workload=self._beside.workload.saturated) for core in last]
+        return [ChainStage(f"beside/{core}", core, workload=self.beside.workload.saturated) for core in last]
 
     def _served(self, line: ServiceChain, result: ChainResult) -> float:
         """Return a chain's throughput [Mpps]; packets that may still wait in its stages at the end count as served."""
         offered, passed = result.offered_mpps, result.throughput_mpps
-        in_hand_mpps = BATCH * len(line.stages) / (1e3 * self._duration_ms)
+        in_hand_mpps = BATCH * len(line.stages) / (1e3 * self.duration_ms)
         assert line.mpps is not None, "BUG: chains on nodes have rates"
         return line.mpps if passed >= offered - in_hand_mpps else line.mpps * passed / offered

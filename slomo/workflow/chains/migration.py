@@ -66,16 +66,14 @@ class NodeMigration:
             for chain, (now, before) in zip(self._system.chains, counts, strict=True)
         }
         self._decided_s, self._offered = look.time_s, look.offered
-        chains = [self._rated(name, mpps) for name, mpps in rates.items()]
+        chains = []
+        for chain in self._system.chains:
+            stages = tuple(Workload(stage, {}, Traffic(packet_size_b=chain.packet_size_b)) for stage in chain.stages)
+            chains.append(RatedChain.at_mpps(Request(chain.name, stages), rates[chain.name]))
         nodes = [Node(len(cores), len(cores)) for cores in self._cores_of.values()]
         self._seats = place_chains(self._policy, chains, 0, nodes, Judges(_cores_alone), self._seats)
         order = ", ".join(f"{name} {mpps:.3g}" for name, mpps in sorted(rates.items(), key=lambda item: -item[1]))
         return self._moves(look, f"{self._policy} at {order} Mpps")
-
-    def _rated(self, name: str, mpps: float) -> RatedChain:
-        chain = next(chain for chain in self._system.chains if chain.name == name)
-        traffic = Traffic(packet_size_b=chain.packet_size_b)
-        return RatedChain.at_mpps(Request(name, tuple(Workload(stage, {}, traffic) for stage in chain.stages)), mpps)
 
     def _moves(self, look: ChainLook, reason: str) -> list[StageMove]:
         assert self._seats is not None

@@ -3,6 +3,7 @@
 The method is that of NUMASFP (COMSNETS'22). `run_chains` measures the throughput that a plan achieves.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,7 +105,9 @@ def place_chains(
     """
     estimates = ThroughputEstimates(library if library is not None else ModelLibrary([]), model, 0.5, needs)
     estimates.check_machines(cluster.machine_types)
-    for machine, key in _asked(cluster, chains) if needs and (allocate or chain_policy(policy).allocates) else ():
+    keys = sorted({workload.saturated.key for item in chains for workload in item.request.chain})
+    by_needs = needs and (allocate or chain_policy(policy).allocates)
+    for machine, key in itertools.product(cluster.machines, keys) if by_needs else ():
         if estimates.profile(machine, key) is None and (machine, key) not in estimates.library:
             known = [name for place, name in estimates.profiles if place == machine]
             raise UnknownNameError(f"network function in the profiles of '{machine}'", key, known)
@@ -123,12 +126,6 @@ def place_chains(
         for server in cluster.servers
     }
     return PlacedChains(plan_chains(policy, nodes, chains, judges, allocate=allocate), cluster)
-
-
-def _asked(cluster: "Cluster", chains: Sequence[RatedChain]) -> list[tuple[str, str]]:
-    """Return machine type and workload key of every function in the chains."""
-    keys = sorted({workload.saturated.key for item in chains for workload in item.request.chain})
-    return [(machine, key) for machine in cluster.machines for key in keys]
 
 
 def _judges(

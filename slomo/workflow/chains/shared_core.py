@@ -184,13 +184,7 @@ def _median(outcomes: Sequence[RingOutcome]) -> RingOutcome:
 
 
 def checked_policy(policy: str) -> str:
-    """Return the policy. Raises UnknownNameError if slomo cannot predict functions under it.
-
-    Examples
-    --------
-    >>> checked_policy("cfs")
-    'cfs'
-    """
+    """Return the policy. Raises UnknownNameError if slomo cannot predict functions under it."""
     if policy not in PREDICTED_POLICIES:
         raise UnknownNameError("policy that is predicted", policy, PREDICTED_POLICIES)
     return policy

@@ -78,17 +78,7 @@ def simulate_chains(
 
 
 def require_held(system: ChainSystem, file: str) -> None:
-    r"""Raise InvalidValueError, naming the field, for cores or memory the machine lacks, or costs that change.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.service_chains import parse_chains
-    >>> text = "stages: {nat: {cycles: 270, core: 16}}\nchains: {web: {stages: [nat], mpps: 1}}"
-    >>> require_held(parse_chains(text), "chains.yaml")
-    Traceback (most recent call last):
-    slomo.errors.InvalidValueError: chains.yaml: stages.nat.core is 16, machine 'e5-2620v4' has cores 0 to 15
-    hint: stages may share a core
-    """
+    """Raise InvalidValueError, naming the field, for cores or memory the machine lacks, or costs that change."""
     machine = load_machine(system.machine)
     for stage in system.stages:
         if stage.cycles_from:
@@ -111,15 +101,7 @@ def require_held(system: ChainSystem, file: str) -> None:
 
 
 def unmarked_chains(system: ChainSystem, policy: str, without: Sequence[str] = ()) -> tuple[str, ...]:
-    r"""Return the TCP chains without ECN marking, which detect congestion only by loss.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.service_chains import parse_chains
-    >>> text = "stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], kind: tcp, gbps: 4}}"
-    >>> unmarked_chains(parse_chains(text), "cfs"), unmarked_chains(parse_chains(text), "nfvnice")
-    (('web',), ())
-    """
+    """Return the TCP chains without ECN marking, which detect congestion only by loss."""
     marks = policy == "nfvnice" and "pressure" not in without
     return () if marks else tuple(chain.name for chain in system.chains if chain.responsive)
 
