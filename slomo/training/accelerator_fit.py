@@ -62,17 +62,7 @@ def fit_use(
 ) -> AcceleratorUse | None:
     """Fit an NF's use of an accelerator to its throughput beside competitors that keep their request queues full.
 
-    `services_ns` has, per run, the time per request of every competitor [ns].
-
-    None if the NF loses no throughput.
-
-    Examples
-    --------
-    A pipeline of 300 ns per request and one request per packet, beside one competitor:
-
-    >>> use = fit_use("regex", [[500.0], [1000.0], [2000.0]], np.array([1.25, 0.769231, 0.434783]), 2.0)
-    >>> use.pattern, round(use.service_ns), round(use.requests, 2)
-    ('pipeline', 300, 1.0)
+    `services_ns` has, per run, the time per request of every competitor [ns]. None if the NF loses no throughput.
     """
     if mpps.min() > (1.0 - LEAST_LOSS) * solo_mpps:
         return None

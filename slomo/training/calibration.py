@@ -113,11 +113,5 @@ def contradiction(
 
 
 def summary(calibration: Mapping[str, ConformalCalibration]) -> dict[str, dict[str, object]]:
-    """Return the entries of a model's manifest about its intervals.
-
-    Examples
-    --------
-    >>> summary({"none": ConformalCalibration(np.array([0.5]), "mixes")})
-    {'none': {'source': 'mixes', 'scores': 1}}
-    """
+    """Return the entries of a model's manifest about its intervals."""
     return {name: {"source": item.source, "scores": item.count} for name, item in calibration.items()}

@@ -83,13 +83,6 @@ def chosen_of(errors: Mapping[str, float]) -> str:
     """Return the first family whose error is not much larger than the smallest; empty if there are no errors.
 
     Errors are means [% of solo throughput], preferred families first.
-
-    Examples
-    --------
-    >>> chosen_of({"slomo-smooth": 0.52, "slomo-xgb": 0.9, "slomo-gp": 0.5})
-    'slomo-smooth'
-    >>> chosen_of({"slomo-smooth": 1.2, "slomo-xgb": 0.9, "slomo-gp": 0.5})
-    'slomo-gp'
     """
     best = min(errors.values(), default=0.0)
     enough = max(best * (1.0 + MATERIAL), best + NEGLIGIBLE_PERCENT)

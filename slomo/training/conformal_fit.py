@@ -83,18 +83,7 @@ class HeldOutMixes:
 
 
 def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") -> list[ConformalCalibration]:
-    """Return the known errors of each NF, in the order of the numbers 0 to `owners` - 1.
-
-    Examples
-    --------
-    >>> from slomo.models.neighbourhood import NEIGHBOURHOODS
-    >>> error = np.tile([-0.1, 0.1], 40)
-    >>> rows = np.arange(80)
-    >>> mixes = HeldOutMixes(9 + error, np.full(80, 9.0), np.full(80, 10.0), rows % 2, rows % 7, rows)
-    >>> one, other = fit_calibrations(mixes, 2)
-    >>> one.count, bool(one.centre.mean() < 0 < other.centre.mean())
-    (80, True)
-    """
+    """Return the known errors of each NF, in the order of the numbers 0 to `owners` - 1."""
     mixes = mixes.predicted()
     fold = folds(mixes.run, 0, _FOLDS)
     scores = np.zeros(len(fold))

@@ -31,10 +31,11 @@ from slomo.training.server_response_fit import full_kib, pressures_of
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import METRICS
 
-#: Standard deviations of the correction's logarithm: constant, linear in each pressure, and local; the range of the
-#: local part (in shares of pressures, 0 to 1), and the noise of a run. Chosen on the shipped machines, in both
-#: directions.
-_EVERYWHERE, _ALONG, _LOCAL, _REACH, _NOISE = 0.2, 0.1, 0.1, 0.5, 0.015
+#: Standard deviations of the correction's logarithm: constant, linear in each coordinate but the first pressure (a
+#: function that fits into the cache loses no throughput until the cache is nearly full, so free space predicts better
+#: than occupancy), and local; the range of the local part (in shares of pressures, 0 to 1), and the noise of a run.
+#: Chosen on the shipped machines, in both directions.
+_MPPS, _REACH, _NOISE = (0.2, 0.1, 0.1), 0.5, 0.015
 #: Additional noise of a run beside a full memory channel, per channel's traffic that waits, as the prior is weakest
 #: there.
 _WAITING_NOISE = 0.2
@@ -175,24 +176,19 @@ class Corrected:
         names, beside = self.carried.response.profile.metric_names, self._held_beside(pressure)
         return self.card.corrected(names, own, beside, self.leak)
 
-    def correction(self, places: Floats) -> Floats:
-        """Return log(measured throughput / throughput converted from the other machine), as learned, for each place.
-
-        `places`: rows of :meth:`places_of`.
-        """
-        return self._smoothed(places, self.residuals)
-
     def _smoothed(self, places: Floats, residuals: Floats) -> Floats:
+        """Return residuals of the runs as learned at other places (rows of :meth:`places_of`)."""
         if not len(residuals):
             return np.zeros(len(places))
-        learned: Floats = _likeness(places, self.places) @ np.linalg.solve(self._covariance(), residuals)
+        near = _likeness(places[:, 1:], self.places[:, 1:], _MPPS)
+        learned: Floats = near @ np.linalg.solve(self._covariance(), residuals)
         return learned
 
     def own_vectors(self, places: Floats, carried: Floats) -> Floats:
         """Return the function's own counters after conversion and correction, shape ``(n, metrics)``."""
         names = self.carried.response.profile.metric_names
         own = carried.copy()
-        near = [_own_likeness(_own_places(places, room), _own_places(self.places, room)) for room in (False, True)]
+        near = [_likeness(_own_places(places, room), _own_places(self.places, room), _OWN) for room in (False, True)]
         for name, (measured, before) in self.own.items():
             room, column = name in _BY_ROOM, names.index(name)
             shape = self.kept[name] * (carried[:, column] - before.mean())
@@ -220,17 +216,19 @@ class Corrected:
     def _own_inverses(self) -> tuple[Floats, Floats]:
         """Return the inverse covariance of the runs for counters that follow pressures, and for those of `_BY_ROOM`."""
         places = [_own_places(self.places, room) for room in (False, True)]
-        first, second = (np.linalg.inv(_own_likeness(at, at) + _OWN_NOISE**2 * np.eye(len(at))) for at in places)
+        first, second = (np.linalg.inv(_likeness(at, at, _OWN) + _OWN_NOISE**2 * np.eye(len(at))) for at in places)
         return first.astype(float), second.astype(float)
 
     def _covariance(self) -> Floats:
-        return _likeness(self.places, self.places) + np.diag(self.noise**2)
+        at = self.places[:, 1:]
+        return _likeness(at, at, _MPPS) + np.diag(self.noise**2)
 
     def doubt(self, places: Floats) -> Floats:
         """Return the standard deviation of the correction's logarithm."""
-        near = _likeness(places, self.places)
+        near = _likeness(places[:, 1:], self.places[:, 1:], _MPPS)
         known = np.einsum("ij,ji->i", near, np.linalg.solve(self._covariance(), near.T))
-        own = _EVERYWHERE**2 + _LOCAL**2 + _ALONG**2 * np.square(places[:, 1:]).sum(axis=1)
+        everywhere, along, local = _MPPS
+        own = everywhere**2 + local**2 + along**2 * np.square(places[:, 1:]).sum(axis=1)
         answer: Floats = np.sqrt(np.maximum(own - known, 0.0) + _NOISE**2)
         return answer
 
@@ -265,7 +263,7 @@ class Corrected:
         """Return the predicted throughput on the new machine [Mpps]."""
         state = self.carried.state(pressure, neighbours)
         places = self.places_of(pressure, state)
-        corrected = np.log(state.mpps) + self.correction(places)
+        corrected = np.log(state.mpps) + self._smoothed(places, self.residuals)
         if self.counted_share > 0.0:
             own = self.own_vectors(places, self.with_leak(pressure, state.own))
             time_ns = self.carried.time_ns(pressure, own, self.costs)
@@ -420,26 +418,14 @@ class HeldOut:
         return float(np.sqrt(total / (len(self.own[key]) + _SIZE_RUNS)))
 
 
-def _likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of the throughput's correction between points (Gaussian process).
-
-    A function that fits into the cache loses no throughput until the cache is nearly full, so free space predicts
-    better than occupancy.
-    """
-    one, other = one[:, 1:], other[:, 1:]
+def _likeness(one: Floats, other: Floats, deviations: tuple[float, float, float]) -> Floats:
+    """Return the covariance of a correction between points (Gaussian process)."""
+    constant, along, local = deviations
     apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
-    answer: Floats = _EVERYWHERE**2 + _ALONG**2 * (one @ other.T) + _LOCAL**2 * np.exp(-apart / (2.0 * _REACH**2))
+    answer: Floats = constant**2 + along**2 * (one @ other.T) + local**2 * np.exp(-apart / (2.0 * _REACH**2))
     return answer
 
 
 def _own_places(places: Floats, room: bool) -> Floats:
     """Return the coordinates of a counter: the pressures, or with `room`, free space instead of occupied."""
     return places[:, 1:-1] if room else places[:, :-2]
-
-
-def _own_likeness(one: Floats, other: Floats) -> Floats:
-    """Return the covariance of a counter's correction between points (Gaussian process)."""
-    constant, along, local = _OWN
-    apart = np.square(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
-    answer: Floats = constant**2 + along**2 * (one @ other.T) + local**2 * np.exp(-apart / (2.0 * _REACH**2))
-    return answer

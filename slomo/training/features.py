@@ -352,11 +352,6 @@ def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, .
     """Return the pressures (sums over competitors) and traffic attributes that are the family's inputs.
 
     Raises MissingMetricError if no pressure was measured.
-
-    Examples
-    --------
-    >>> pressures_and_traffic("slomo-xgb", ["IPC", "L3OCC", "traffic.flow_count"])
-    ('L3OCC', 'traffic.flow_count')
     """
     names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pressure)
     if not any(name in METRICS for name in names):

@@ -90,17 +90,7 @@ def _rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -
 
 
 def fit_latency(rows: LatencyRows, solo_mpps: float, seed: int = 0) -> LatencyModel | None:
-    """Return the latency model of one NF; None if there are too few runs or loads.
-
-    Examples
-    --------
-    >>> load = np.tile([0.2, 0.4, 0.6, 0.8, 0.9], 3)
-    >>> possible = np.repeat([4.0, 3.0, 2.0], 5)
-    >>> times = {name: 1.0 / possible / (1.0 - load) * (i + 1) for i, name in enumerate(("p50", "p95", "p99"))}
-    >>> model = fit_latency(LatencyRows(load, possible, times, np.repeat([0, 1, 2], 5)), 4.0)
-    >>> float(model.predict_us(np.array([0.8]), np.array([2.0]))["p50"].round(3)[0])
-    2.5
-    """
+    """Return the latency model of one NF; None if there are too few runs or loads."""
     knots = _knots(rows.busy)
     if len(rows.busy) < FEWEST_RUNS or len(knots) < FEWEST_LOADS:
         return None

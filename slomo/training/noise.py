@@ -92,15 +92,11 @@ def against_mean(
 
 
 def pooled_gains(models: Sequence[NFModel]) -> list[dict[str, tuple[float, float]]]:
-    """Return, for each model, the difference between the error of family `mean` and each family's [% of solo].
+    """Return, for each model of one machine, every family's gain on family `mean` [% of solo], and its standard error.
 
     Gains are shrunk towards those of the machine's other models: eight noisy rows of one network function say little
     about a family, those of all functions much. Gains are treated as draws around a common one, with the spread
     estimated by DerSimonian and Laird (1986).
-
-    All models are of one machine and cross-validated.
-
-    Returned is, per model, family -> gain and its standard error.
     """
     stated = [model.manifest.get("against_mean", {}) for model in models]
     result: list[dict[str, tuple[float, float]]] = [{} for _ in models]
@@ -137,9 +133,7 @@ def noise_aware_defaults(models: Sequence[NFModel], baselines: Sequence[str]) ->
 
     On noisy rows the family with the smallest error is often the luckiest. A family is therefore chosen only if its
     gain on the mean exceeds the gain's standard error; of several, the one with the largest gain; of none, `mean`.
-
-    All models are cross-validated. Baselines are no candidates; `mean` is the answer where no other surely gains on
-    it.
+    Baselines are no candidates.
     """
     answers = []
     for model, gains in zip(models, pooled_gains(models), strict=True):

@@ -5,8 +5,9 @@ latency, fitted for each number of ways.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -101,13 +102,16 @@ def _never_slower(response: PartitionResponse) -> PartitionResponse:
     """
     time = [1.0 / response.mpps(ways, response.idle_ns) for ways in response.ways]
     best = [time.index(min(time[: number + 1])) for number in range(len(time))]
-    return replace(
-        response,
-        busy_us=tuple(response.busy_us[i] for i in best),
-        waits=tuple(response.waits[i] for i in best),
-        bytes_per_packet=tuple(response.bytes_per_packet[i] for i in best),
-        fetched_bytes=tuple(response.fetched_bytes[i] for i in best) if response.fetched_bytes else (),
-    )
+    return _over(response, response.ways, lambda values: tuple(values[i] for i in best))
+
+
+def _over(
+    response: PartitionResponse, ways: tuple[float, ...], change: Callable[[Sequence[float]], tuple[float, ...]]
+) -> PartitionResponse:
+    """Return the function over other ways, with each of its columns changed alike."""
+    names = ("busy_us", "waits", "bytes_per_packet", "throttled_us", "fetched_bytes")
+    columns: dict[str, Any] = {name: change(values) for name in names if (values := getattr(response, name))}
+    return replace(response, ways=ways, **columns)
 
 
 def _line(rows: Sequence[PartitionRow]) -> tuple[float, float]:
@@ -178,15 +182,7 @@ def _with_knees(response: PartitionResponse) -> PartitionResponse:
     order = np.argsort(grid)
 
     def column(values: Sequence[float]) -> tuple[float, ...]:
-        extra = [values[i] + share * (values[i + 1] - values[i]) for i, _, share in knees] if values else []
-        return tuple(np.array([*values, *extra])[order].tolist()) if values else ()
+        extra = [values[i] + share * (values[i + 1] - values[i]) for i, _, share in knees]
+        return tuple(np.array([*values, *extra])[order].tolist())
 
-    return replace(
-        response,
-        ways=tuple(grid[order].tolist()),
-        busy_us=column(response.busy_us),
-        waits=column(response.waits),
-        bytes_per_packet=column(response.bytes_per_packet),
-        throttled_us=column(response.throttled_us),
-        fetched_bytes=column(response.fetched_bytes),
-    )
+    return _over(response, tuple(grid[order].tolist()), column)

@@ -8,6 +8,7 @@ two machines).
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from slomo.equilibrium.tables import flows_and_polled
 from slomo.models.applicability import applicability
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
-from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.regression import ridge
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.interval_ends import predicted_loss
@@ -86,18 +86,24 @@ def fit_server_response(
     basis = pressure_basis(pressure, scale, limit)
     own, read_back = _with_long_queues(subject, whole, own, basis, channel[1])
     weights = ridge(basis, np.column_stack([own, mpps]), STRENGTH)
-    if "L3OCC" in subject.own_names:
-        held = subject.own_names.index("L3OCC")
+    held = subject.own_names.index("L3OCC") if "L3OCC" in subject.own_names else -1
+    if held >= 0:
         weights[:, [held]] = ridge(basis, own[:, [held]], OCCUPANCY_STRENGTH)
     low, high = own.min(axis=0), own.max(axis=0)
     profile = ContentiousnessProfile(
         subject.own_names, names, solo_vector(subject), {}, scale, limit, weights[:, :-1], low, high
     )
     read, rows = (*names, NEIGHBOURS), np.column_stack([pressure, subject.counts[whole]])
+    learn = partial(MonotoneFamily(name="equilibrium").fit, read, solo_mpps=subject.solo_mpps, seed=seed)
+
+    def fit(seen: NDArray[np.bool_]) -> Callable[[NDArray[np.bool_]], Floats]:
+        model = learn(rows[seen], mpps[seen])
+        return lambda left_out: model.predict_mpps(rows[left_out])
+
     if judged is not None:
         calibration, arrivals = judged.calibration, judged.arrivals
     else:
-        guess = _held_out(subject, read, rows, mpps, folds(subject.groups[whole], seed), seed)
+        guess = held_out(fit, folds(subject.groups[whole], seed))
         calibration = calibrate(mpps, guess, subject.solo_mpps, "cross-validation")
         arrivals = _strays(
             subject,
@@ -112,10 +118,10 @@ def fit_server_response(
         speed=weights[:, -1],
         slowest_mpps=float(mpps.min()),
         fastest_mpps=float(mpps.max()),
-        sensitivity=_throughput(subject, read, rows, mpps, seed),
+        sensitivity=learn(rows, mpps),
         calibration=calibration,
         applicability=applicability(names, pressure),
-        full_kib=_full_kib(subject, names, pressure, own),
+        full_kib=full_kib(pressure[:, names.index("L3OCC")] + own[:, held]) if "L3OCC" in names else 0.0,
         arrivals=arrivals,
         most_moved=most_moved(subject.beside_names, subject.beside[whole]),
         part_load=_part_load(subject, names, float(mpps.max()), channel),
@@ -226,12 +232,6 @@ def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
     return own / np.where(flows_and_polled(tuple(names))[0], mpps[:, np.newaxis], 1.0)
 
 
-def _full_kib(subject: Subject, names: tuple[str, ...], pressure: Floats, own: Floats) -> float:
-    if "L3OCC" not in names:
-        return 0.0
-    return full_kib(pressure[:, names.index("L3OCC")] + own[:, subject.own_names.index("L3OCC")])
-
-
 def full_kib(held_kib: Floats) -> float:
     """Return the least total occupancy of a full cache [KiB]; in an inclusive cache every line is occupied.
 
@@ -242,28 +242,6 @@ def full_kib(held_kib: Floats) -> float:
     """
     full = held_kib[held_kib > _FULL * held_kib.max()]
     return float(np.quantile(full, _FULL_QUANTILE))
-
-
-def _throughput(
-    subject: Subject, names: tuple[str, ...], pressure: Floats, mpps: Floats, seed: int
-) -> MonotoneSensitivity:
-    family = MonotoneFamily(name="equilibrium")
-    return family.fit(names, pressure, mpps, solo_mpps=subject.solo_mpps, seed=seed)
-
-
-def _held_out(
-    subject: Subject,
-    names: tuple[str, ...],
-    pressure: Floats,
-    mpps: Floats,
-    fold: NDArray[np.int64],
-    seed: int,
-) -> Floats:
-    def fit(seen: NDArray[np.bool_]) -> Callable[[NDArray[np.bool_]], Floats]:
-        model = _throughput(subject, names, pressure[seen], mpps[seen], seed)
-        return lambda left_out: model.predict_mpps(pressure[left_out])
-
-    return held_out(fit, fold)
 
 
 def widened(models: Sequence[NFModel], rows: MixRows, held_out_mpps: Floats | None = None) -> list[NFModel]:

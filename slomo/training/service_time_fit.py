@@ -22,16 +22,6 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
     `density`, `mpps`, shape (n,): match density and throughput [Mpps] of each run; two different densities or more.
     `accelerator`: its name. Raises InvalidValueError for fewer than two densities, throughputs that are not above 0, or
     a time that falls with the density.
-
-    Examples
-    --------
-    >>> line = fit_service_time([100.0, 400.0], [2.5, 1.0])
-    >>> round(line.base_us, 6), round(line.slope_us, 6)
-    (0.2, 0.002)
-
-    References
-    ----------
-    Yala (ASPLOS'25), traffic-aware model of accelerators.
     """
     at, speed = np.asarray(density, dtype=np.float64), np.asarray(mpps, dtype=np.float64)
     usable = np.isfinite(at) & np.isfinite(speed)

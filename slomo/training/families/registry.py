@@ -45,36 +45,17 @@ _KNOWN = _FAMILIES | _FOR_TABLES
 
 
 def model_names() -> tuple[str, ...]:
-    """Return the names of all families.
-
-    Examples
-    --------
-    >>> model_names()
-    ('slomo-gbr', 'slomo-xgb', 'slomo-smooth', 'slomo-gp', 'slomo-additive', 'dobrescu', 'bubbleup',
-     'dobrescu-curve', 'bubbleup-curve', 'mean', 'none')
-    """
+    """Return the names of all families."""
     return tuple(_FAMILIES)
 
 
 def table_model_names() -> tuple[str, ...]:
-    """Return the names of the additional families for imported tables.
-
-    Examples
-    --------
-    >>> table_model_names()
-    ('extra-trees', 'boosted-trees', 'linear')
-    """
+    """Return the names of the additional families for imported tables."""
     return tuple(_FOR_TABLES)
 
 
 def describe(name: str) -> str:
-    """Return a description of a family in one line.
-
-    Examples
-    --------
-    >>> describe("none")
-    'no interference: solo throughput'
-    """
+    """Return a description of a family in one line."""
     require_name("model", name, _KNOWN, GROUP)
     return _KNOWN[name][2] if name in _KNOWN else "a plug-in"
 
@@ -83,11 +64,6 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
     """Return the model family of a name, or the given family itself.
 
     Raises UnknownNameError for a name that no family has; InvalidValueError for an object that is no family.
-
-    Examples
-    --------
-    >>> make_family("none").composition
-    'none'
     """
     if isinstance(alias_or_instance, str):
         name = alias_or_instance

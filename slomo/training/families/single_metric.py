@@ -42,13 +42,7 @@ def _line(x: Floats, y: Floats, weights: Floats | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SingleMetricFamily(WeightedFamily[SensitivityModel]):
-    """A baseline that uses one metric of the competitors' solo runs, or that resource's reporter (probe program).
-
-    Examples
-    --------
-    >>> SingleMetricFamily("dobrescu", "L2MISS", "FELTL3").select_features(["L2MISS", "L3OCC"])
-    ('L2MISS',)
-    """
+    """A baseline that uses one metric of the competitors' solo runs, or that resource's reporter (probe program)."""
 
     name: str
     metric: str
