@@ -7,13 +7,14 @@ section 4).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from slomo.errors import InvalidValueError
+from slomo.simulator import first_compile
 from slomo.simulator import state as s
 from slomo.simulator.convergence import LEAST_BATCHES, Measured, Series
+from slomo.simulator.kernel import play
 from slomo.simulator.programs.layout import SLACK_NS, Seat, build, scale_of, seat_of
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import program
@@ -123,8 +124,9 @@ def simulate(
     if budget < accesses:
         raise InvalidValueError(f"budget is {budget} accesses, needed at least the {accesses} to measure over")
     seats = _seats(machine, tenants)
-    if not seats:
-        return _nobody(machine)
+    if not seats:  # every rate is 0, ratios are missing
+        batches = s.no_batches(2, 0, machine.sockets + 2)._replace(span_ns=np.full(2, 1e3))
+        return assemble(machine, [], Measured(batches, 1, 0.0, 0, np.zeros(0, dtype=bool)))
     if port_gbps is not None and not port_gbps > 0.0:
         raise InvalidValueError(f"line rate of the shared port is {port_gbps} Gbit/s, needed above 0")
     scale = scale_of(machine, seats) if scale is None else scale
@@ -158,18 +160,12 @@ def _seats(machine: Machine, tenants: Sequence[Tenant]) -> list[Seat]:
     ]
 
 
-def _kernels() -> Any:
-    from slomo.simulator import first_compile, kernel
-
-    first_compile.announce()
-    return kernel
-
-
 def _play(state: s.State, series: Series, accesses: int, budget: int) -> int:
     """Run until every tenant is warm and its rate precise, or the budget is spent; return the batches to discard."""
-    play, batches, first = _kernels().play, series.batches, None
+    first_compile.announce()
+    batches, first = series.batches, None
     now, _ = play(state, batches, 0, 1, 0.0, _PILOT_NS, _LONGEST_NS)
-    step = max(_PILOT_NS, _PILOT_NS * accesses / max(1, s.accesses(state.counters)) / LEAST_BATCHES)
+    step = max(_PILOT_NS, _PILOT_NS * accesses / max(1, int(batches.accesses[0])) / LEAST_BATCHES)
     while now < _LONGEST_NS:
         now, count = play(state, batches, series.count, series.until_next_look, now, step, _LONGEST_NS)
         if series.is_at(count):
@@ -181,9 +177,3 @@ def _play(state: s.State, series: Series, accesses: int, budget: int) -> int:
         if spent or (first is not None and series.precise(first).all()):
             break
     return series.count // 2 if first is None else first
-
-
-def _nobody(machine: Machine) -> SimulationResult:
-    """Return the result for a machine on which nothing runs: every rate is 0, ratios are missing."""
-    batches = s.no_batches(2, 0, machine.sockets + 2)._replace(span_ns=np.full(2, 1e3))
-    return assemble(machine, [], Measured(batches, 1, 0.0, 0, np.zeros(0, dtype=bool)))

@@ -18,22 +18,12 @@ def on_first_compile(listener: Listener) -> None:
     """Register `listener` to be called with one line of text before the first, slow, compilation.
 
     Without listeners the line goes to the logger ``slomo.simulator`` as a warning.
-
-    Examples
-    --------
-    >>> on_first_compile(lambda line: None)
     """
     _listeners.append(listener)
 
 
 def is_compiled(kernel: Any = None) -> bool:
-    """Return whether the machine code of a simulator function is ready, in this process or on disk.
-
-    Examples
-    --------
-    >>> isinstance(is_compiled(), bool)
-    True
-    """
+    """Return whether the machine code of a simulator function is ready, in this process or on disk."""
     if kernel is None:
         from slomo.simulator.kernel import play as kernel  # needs numba, which registering a listener does not
     if getattr(kernel, "signatures", None):

@@ -4,7 +4,8 @@ The counters are those of Intel PCM (metrics table of SLOMO, SIGCOMM'20, section
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from slomo.errors import SlomoError
 from slomo.simulator import state as s
 from slomo.simulator.convergence import DRIFT_DEVIATIONS, PERCENTILE_PACKETS, Measured, ratio, served, standard_error
 from slomo.simulator.hardware.port import AHEAD, WAITING
-from slomo.simulator.programs.layout import POLL_IPC, WIRE_OVERHEAD_B, Seat, arrival_mpps
+from slomo.simulator.programs.layout import POLL_IPC, Seat, arrival_mpps
 from slomo.simulator.programs.program import LINE_B
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.metrics import Scope
@@ -75,11 +76,10 @@ class SimulationResult:
         return all(tenant.converged for tenant in self.tenants)
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Counts of one tenant, in all and per batch of simulated time.
+class Totals(NamedTuple):
+    """Counts of several tenants or sockets, in all and per batch of simulated time.
 
-    All of shape ``(1 + batches,)``, the sum over all batches first.
+    All of shape ``(tenants, 1 + batches)``, the sum over all batches first.
     """
 
     instructions: s.Floats
@@ -98,49 +98,28 @@ class Totals:
     pcie_hit: s.Floats
     pcie_miss: s.Floats
 
-    def __add__(self, other: "Totals") -> "Totals":
-        return Totals(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
-
-
-class Readings:
-    """Counts of all tenants, in all (first row) and per batch (other rows)."""
-
-    def __init__(self, measured: Measured) -> None:
-        batches = measured.batches
-        self.scale = measured.scale
-        self.span_ns = _whole_first(batches.span_ns)
-        self.counters = _whole_first(batches.counters.astype(np.float64))
-        self.sums = _whole_first(batches.sums)
-        self.busy_ns = _whole_first(batches.busy_ns)
-        self.packets = _whole_first(batches.packets)
-        # clocks run slightly past the end; scale every tenant's packets to the common time span
-        self.own_ns = batches.own_ns
-        self.packets[0] *= self.span_ns[0] / np.maximum(1.0, self.own_ns.sum(axis=0))
-        self.held = self._mean(batches.held)
-        self.in_ddio = self._mean(batches.in_ddio)
-        self.latency_ns = [
-            [row[:count] for row, count in zip(batches.latency_ns[:, i], counts, strict=True)]
-            for i, counts in enumerate(batches.samples.T.tolist())
-        ]
-
-    def _mean(self, values: s.Floats) -> s.Floats:
-        share = self.span_ns[1:, None] / self.span_ns[0]
-        return np.concatenate([(share * values).sum(axis=0)[None], values])
+    def of(self, members: Sequence[int]) -> "Totals":
+        """Return the sums over some rows, always added in the same order, each of shape ``(1 + batches,)``."""
+        return Totals(*(sum(each[members], np.zeros(each.shape[1])) for each in self))
 
 
 def _whole_first(values: s.Floats) -> s.Floats:
     return np.concatenate([values.sum(axis=0)[None], values])
 
 
-def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: int) -> Totals:
-    """Return one tenant's counts, in all and per batch."""
-    count = readings.counters[:, tenant].T
-    idle_ns = np.minimum(readings.span_ns, readings.sums[:, tenant, s.A_IDLE])
-    cycles = readings.span_ns * machine.frequency_ghz
-    polled = idle_ns * machine.frequency_ghz * POLL_IPC
+def totals(machine: Machine, seats: Sequence[Seat], measured: Measured, span_ns: s.Floats, packets: s.Floats) -> Totals:
+    """Return all tenants' counts, in all and per batch; `packets`, shape (1 + batches, tenants): processed."""
+    batches, share = measured.batches, span_ns[1:, None] / span_ns[0]
+    count = _whole_first(batches.counters.astype(np.float64)).T
+    idle_ns, latency_ns = _whole_first(batches.sums).T[[s.A_IDLE, s.A_DRAM_LATENCY]]
+    held, in_ddio = (
+        np.concatenate([(share * lines).sum(axis=0)[None], lines]).T for lines in (batches.held, batches.in_ddio)
+    )
+    polled = np.minimum(span_ns, idle_ns) * machine.frequency_ghz * POLL_IPC
+    per_packet = np.array([seat.program.instructions for seat in seats])
     return Totals(
-        instructions=readings.packets[:, tenant] * seats[tenant].program.instructions + polled,
-        cycles=cycles,
+        instructions=(packets * per_packet).T + polled,
+        cycles=np.tile(span_ns * machine.frequency_ghz, (len(seats), 1)),
         l2_hit=count[s.C_L2_HIT],
         l2_miss=count[s.C_L2_MISS],
         l3_hit=count[s.C_L3_HIT],
@@ -149,27 +128,26 @@ def totals(machine: Machine, seats: Sequence[Seat], readings: Readings, tenant: 
         remote_lines=count[s.C_READ_REMOTE] + count[s.C_WRITE_REMOTE],
         read_lines=count[s.C_READ_LOCAL] + count[s.C_READ_REMOTE],
         write_lines=count[s.C_WRITE_LOCAL] + count[s.C_WRITE_REMOTE],
-        latency_ns=readings.sums[:, tenant, s.A_DRAM_LATENCY],
-        occupancy_lines=(readings.held[:, 2 * tenant] + readings.held[:, 2 * tenant + 1]) * readings.scale,
-        ddio_lines=readings.in_ddio[:, tenant] * readings.scale,
+        latency_ns=latency_ns,
+        occupancy_lines=(held[::2] + held[1::2]) * measured.scale,
+        ddio_lines=in_ddio * measured.scale,
         pcie_hit=count[s.C_RX_HIT] + count[s.C_TX_HIT],
         pcie_miss=count[s.C_RX_MISS] + count[s.C_TX_MISS],
     )
 
 
 def vectors(
-    machine: Machine, whose: Sequence[tuple[Scope, Totals, int]], span_ns: s.Floats, link: s.Floats | None
+    machine: Machine, counts: Totals, whose: Sequence[tuple[Scope, int]], span_ns: s.Floats, link: s.Floats | None
 ) -> list[tuple[MetricVector, dict[str, float]]]:
     """Convert counts to metrics with standard errors; a ratio without events is left out.
 
-    `whose`: scope, counts and number of cores of each vector. `link`: utilisation of the link between sockets, a metric
-    that cores do not have.
+    `whose`: scope and number of cores of each vector. `link`: utilisation of the link between sockets, a metric that
+    cores do not have.
     """
     per_us = 1e3 / span_ns  # counts per microsecond are millions per second
     to_gb_s = LINE_B / span_ns
     to_mib_s = to_gb_s * 1e9 / 2**20
-    counts = Totals(*(np.array(each) for each in zip(*(vars(each).values() for _, each, _ in whose), strict=True)))
-    nominal = span_ns * machine.frequency_ghz * np.array([[cores] for _, _, cores in whose])
+    nominal = span_ns * machine.frequency_ghz * np.array([[cores] for _, cores in whose])
     reads, references = counts.l2_hit + counts.l2_miss, counts.l3_hit + counts.l3_miss
     quotients = {
         "IPC": (counts.instructions, counts.cycles),
@@ -205,9 +183,9 @@ def vectors(
     level_values = level_of[0].reshape(shape).T.tolist()
     level_errors = standard_error(level_of[1:]).reshape(shape).T.tolist()
     found = []
-    for i, (scope, each, _) in enumerate(whose):
+    for i, (scope, _) in enumerate(whose):
         told = [*zip(quotients, known[i], values[i], errors[i], strict=True)][: None if scope is Scope.SOCKET else -1]
-        rows = [("AFREQ", 1.0, 0.0)] if each.cycles[0] else []
+        rows = [("AFREQ", 1.0, 0.0)] if counts.cycles[i, 0] else []
         rows += [(name, value, error) for name, is_known, value, error in told if is_known]
         rows += [
             row
@@ -235,27 +213,33 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
     Raises SlomoError (an internal fault) if more was moved than a channel, the link, the ports or the IIO can move, or
     if packets vanished.
     """
-    readings = Readings(measured)
-    on_wire_ns = sum(_waits_ns(machine, seat) for seat in seats)
-    require_possible(machine, readings.busy_ns[0], float(readings.span_ns[0]), on_wire_ns)
-    _require_counted(seats, readings)
-    each = [totals(machine, seats, readings, tenant) for tenant in range(len(seats))]
-    nothing = Totals(*(np.zeros(readings.span_ns.size) for _ in fields(Totals)))
-    span_ns, sockets = readings.span_ns, []
-    link = np.minimum(1.0, readings.busy_ns[:, machine.sockets] / span_ns) if machine.sockets > 1 else None
+    batches, span_ns = measured.batches, _whole_first(measured.batches.span_ns)
+    busy_ns, packets = _whole_first(batches.busy_ns), _whole_first(batches.packets)
+    # clocks run slightly past the end; scale every tenant's packets to the common time span
+    packets[0] *= span_ns[0] / np.maximum(1.0, batches.own_ns.sum(axis=0))
+    # the time to send the frames that may still wait when the simulation ends
+    on_wire_ns = sum(
+        (AHEAD if seat.program.offered_mpps is None else WAITING) * seat.program.wire_bits / machine.shared_wire_gbps()
+        for seat in seats
+    )
+    require_possible(machine, busy_ns[0], float(span_ns[0]), on_wire_ns)
+    _require_counted(seats, batches.counters.sum(axis=0))
+    cores, sockets = totals(machine, seats, measured, span_ns, packets), []
+    link = np.minimum(1.0, busy_ns[:, machine.sockets] / span_ns) if machine.sockets > 1 else None
     for socket in range(machine.sockets):
-        inside = [counts for counts, seat in zip(each, seats, strict=True) if machine.socket_of(seat.core) == socket]
+        inside = cores.of([i for i, seat in enumerate(seats) if machine.socket_of(seat.core) == socket])
         # as PCM counts at a socket's memory controllers, for requests from all sockets
-        held = sum((counts for counts, seat in zip(each, seats, strict=True) if seat.memory_socket == socket), nothing)
-        sockets.append(replace(sum(inside, nothing), read_lines=held.read_lines, write_lines=held.write_lines))
-    whose = [(Scope.CORE, counts, 1) for counts in each]
-    whose += [(Scope.SOCKET, counts, machine.cores_per_socket) for counts in sockets]
-    told = vectors(machine, [*whose, (Scope.SYSTEM, sum(sockets, nothing), machine.cores)], span_ns, link)
+        held = cores.of([i for i, seat in enumerate(seats) if seat.memory_socket == socket])
+        sockets.append(inside._replace(read_lines=held.read_lines, write_lines=held.write_lines))
+    by_socket = Totals(*map(np.array, zip(*sockets, strict=True)))
+    system = by_socket.of(range(machine.sockets))
+    counts = Totals(*(np.vstack(each) for each in zip(cores, by_socket, system, strict=True)))
+    whose = [(Scope.CORE, 1)] * len(seats) + [(Scope.SOCKET, machine.cores_per_socket)] * machine.sockets
+    told = vectors(machine, counts, [*whose, (Scope.SYSTEM, machine.cores)], span_ns, link)
     of_sockets = told[len(seats) : -1]
     return SimulationResult(
         tenants=tuple(
-            _tenant(machine, seats[i], readings, each[i], i, told[i], converged=bool(measured.converged[i]))
-            for i in range(len(seats))
+            _tenant(machine, seats[i], measured, counts, packets[:, i], i, told[i]) for i in range(len(seats))
         ),
         sockets=tuple(values for values, _ in of_sockets),
         system=told[-1][0],
@@ -264,12 +248,6 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
         warm_up_us=measured.warm_up_ns / 1e3,
         accesses=measured.accesses,
     )
-
-
-def _waits_ns(machine: Machine, seat: Seat) -> float:
-    """Return the time to send the frames that may still wait when the simulation ends [ns]."""
-    frames = AHEAD if seat.program.offered_mpps is None else WAITING
-    return frames * 8.0 * (seat.program.packet_size_b + WIRE_OVERHEAD_B) / machine.shared_wire_gbps()
 
 
 def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wire_ns: float = 0.0) -> None:
@@ -286,15 +264,15 @@ def require_possible(machine: Machine, busy_ns: s.Floats, span_ns: float, on_wir
             )
 
 
-def _require_counted(seats: Sequence[Seat], readings: Readings) -> None:
+def _require_counted(seats: Sequence[Seat], counters: s.Ints) -> None:
     """Raise an internal error for a packet that arrived but is neither processed, lost nor waiting."""
-    for seat, count in zip(seats, readings.counters[0], strict=True):
+    for seat, count in zip(seats, counters, strict=True):
         if seat.program.offered_mpps is None:
             continue
         missing = int(count[s.C_ARRIVED] - count[s.C_LOST] - count[s.C_PACKETS])
         if abs(missing) > 2 * seat.program.packet_buffers + 1:
             raise SlomoError(
-                f"of {count[s.C_ARRIVED]:.0f} packets of the tenant on core {seat.core} {missing} are unaccounted for",
+                f"of {count[s.C_ARRIVED]} packets of the tenant on core {seat.core} {missing} are unaccounted for",
                 hint="this is a fault of the simulator; please report the call that led here",
             )
 
@@ -302,25 +280,24 @@ def _require_counted(seats: Sequence[Seat], readings: Readings) -> None:
 def _tenant(
     machine: Machine,
     seat: Seat,
-    readings: Readings,
+    measured: Measured,
     counts: Totals,
+    packets: s.Floats,
     tenant: int,
     told: tuple[MetricVector, dict[str, float]],
-    *,
-    converged: bool,
 ) -> TenantResult:
-    packets = readings.packets[:, tenant]
-    values, errors = told
+    batches, (values, errors) = measured.batches, told
     arrived = arrival_mpps(machine, seat.program)
     if seat.program.offered_mpps is None:
-        throughput = float(packets[0]) * 1e3 / float(readings.span_ns[0])
+        throughput = float(packets[0]) * 1e3 / float(batches.span_ns.sum())
         loss = max(0.0, 1.0 - throughput / arrived)
-        share_error = float(ratio(packets[1:], readings.span_ns[1:]).error) * 1e3 / arrived
+        share_error = float(ratio(packets[1:], batches.span_ns).error) * 1e3 / arrived
     else:
-        share, loss, share_error = _served(readings, tenant, arrived)
+        share, loss, share_error = _served(batches, packets[1:], tenant, arrived)
         throughput = share * arrived
         loss = 1.0 - (1.0 - loss) * min(arrived / seat.program.offered_mpps, 1.0)
-    latency_us, latency_errors, effective = _latency(readings.latency_ns[tenant])
+    samples = zip(batches.latency_ns[:, tenant], batches.samples[:, tenant].tolist(), strict=True)
+    latency_us, latency_errors, effective = _latency([row[:count] for row, count in samples])
     processed = float(packets[0])
     return TenantResult(
         throughput_mpps=throughput,
@@ -328,9 +305,9 @@ def _tenant(
         latency_us=latency_us,
         vector=values,
         arrived_mpps=arrived,
-        instructions_per_packet=float(counts.instructions[0]) / processed if processed else 0.0,
-        cycles_per_packet=float(counts.cycles[0]) / processed if processed else 0.0,
-        l3_references_per_packet=float(counts.l2_miss[0]) / processed if processed else 0.0,
+        instructions_per_packet=float(counts.instructions[tenant, 0]) / processed if processed else 0.0,
+        cycles_per_packet=float(counts.cycles[tenant, 0]) / processed if processed else 0.0,
+        l3_references_per_packet=float(counts.l2_miss[tenant, 0]) / processed if processed else 0.0,
         standard_errors={
             "throughput_mpps": share_error * arrived,
             "loss": share_error,
@@ -338,20 +315,20 @@ def _tenant(
             **errors,
         },
         effective_packets=effective,
-        converged=converged,
+        converged=bool(measured.converged[tenant]),
     )
 
 
-def _served(readings: Readings, tenant: int, arrived_mpps: float) -> tuple[float, float, float]:
+def _served(batches: s.Batches, packets: s.Floats, tenant: int, arrived_mpps: float) -> tuple[float, float, float]:
     """Return the processed share of arrivals, the lost share, and the standard error of the processed share.
 
     Arrivals that lengthen the queue by more than chance count as lost.
     """
-    arrived, lost = readings.counters[1:, tenant, s.C_ARRIVED], readings.counters[1:, tenant, s.C_LOST]
+    arrived, lost = batches.counters[:, tenant, [s.C_ARRIVED, s.C_LOST]].T.astype(np.float64)
     if not arrived.any():
         return 1.0, 0.0, float("nan")
-    expected = readings.own_ns[:, tenant] * arrived_mpps / 1e3
-    served_share = ratio(served(readings.packets[1:, tenant], arrived, expected), expected)
+    expected = batches.own_ns[:, tenant] * arrived_mpps / 1e3
+    served_share = ratio(served(packets, arrived, expected), expected)
     share = min(1.0, float(served_share.value))
     dropped = max(0.0, float(ratio(served(lost, arrived, expected), expected).value))
     growing = 1.0 - share > dropped + DRIFT_DEVIATIONS * float(served_share.error)

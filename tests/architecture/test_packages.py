@@ -81,8 +81,6 @@ DEFERRED = {
     "workflow/place.py": "a testbed is loaded by whoever checks what was placed, with pandas",
     "workflow/chains/on_nodes.py": "policies that predict nothing need no simulator, which is an extra",
     "simulator/first_compile.py": "who registers a listener, on a host too, needs no kernel",
-    "simulator/engine.py": "the kernel is compiled when it is first run",
-    "simulator/sharing/engine.py": "the kernel is compiled when it is first run",
 }
 #: Packages that take long to load, or are extras, and may be imported where they are used.
 LATE = {"xgboost", "scipy", "matplotlib", "jinja2", "tqdm", "pyarrow", "numba", "pandas"} | {

@@ -33,8 +33,6 @@ POLL_IPC = 1.5
 #: If a prefetcher is simulated, the core's line-fill buffers limit its demand misses (Intel's Optimization Reference
 #: Manual).
 CORE_LINES, FILL_BUFFERS = 20.0, 10.0
-#: Preamble, start of frame and inter-frame gap, in bytes of time on the wire.
-WIRE_OVERHEAD_B = 20
 #: How far a core's clock may run ahead of the next core's; docs/concepts/simulator.md has the error of this choice.
 SLACK_NS = 100.0
 #: Coarsest scale, and least number of packets that the scaled DDIO ways must hold; docs/concepts/simulator.md has the
@@ -121,7 +119,10 @@ def build(
     tenants = _scaled_rows(machine, seats, scale)
     structures = _structure_rows(machine, seats, tenants, scale)
     state = empty_state(machine, seats, tenants, structures, len(seats), seed, slack_ns, scale, port_gbps)
-    _stagger(state)
+    for tenant in range(len(seats)):  # equal tenants begin at different points, so that they do not run in step
+        first, last = tenants[tenant, s.T_FIRST_STRUCTURE], tenants[tenant, s.T_LAST_STRUCTURE]
+        state.demand[first:last, s.D_ACCESS_CREDIT] = (0.37 * (tenant + 1)) % 1.0
+        state.clock[tenant] = 7.0 * tenant
     return state
 
 
@@ -261,7 +262,7 @@ def _rate_rows(machine: Machine, seats: Sequence[Seat], tenants: s.Ints) -> s.Fl
         row[s.F_GAP] = program.compute_cycles / machine.frequency_ghz / program.accesses
         row[s.F_PACKET_MLP] = min(program.packet_mlp, most)
         row[s.F_INTERARRIVAL] = 1e3 / arrival_mpps(machine, program)
-        row[s.F_WIRE_BITS] = _wire_bits(program)
+        row[s.F_WIRE_BITS] = program.wire_bits
         row[s.F_THROTTLE] = 100.0 / seat.mba_percent
         if program.accelerator is not None:
             row[s.F_ACCELERATOR] = program.accelerator.service_ns
@@ -278,18 +279,13 @@ def arrival_mpps(machine: Machine, program: Program) -> float:
     return line_rate if program.offered_mpps is None else min(line_rate, program.offered_mpps)
 
 
-def _wire_bits(program: Program) -> float:
-    """Return the bits of a frame on the wire, including preamble and gap."""
-    return 8.0 * (program.packet_size_b + WIRE_OVERHEAD_B)
-
-
 def _most_gbps(machine: Machine, program: Program) -> float:
     """Return an upper bound on a tenant's use of the wire [Gbit/s]: its rate without L2 misses, or its offered load."""
     inside = sum((item.reads + item.writes) / item.mlp for item in program.structures)
     inside += (program.touched_lines + 1.0) / program.packet_mlp
     work_ns = program.compute_cycles / machine.frequency_ghz + inside * machine.l2_hit_ns
     saturated_mpps = min(arrival_mpps(machine, program), 1e3 / work_ns)
-    return 1e-3 * _wire_bits(program) * (saturated_mpps if program.offered_mpps is None else program.offered_mpps)
+    return 1e-3 * program.wire_bits * (saturated_mpps if program.offered_mpps is None else program.offered_mpps)
 
 
 class StructureRows:
@@ -343,14 +339,7 @@ def _structure_rows(
 
 
 def zipf_table(lines: int, exponent: float) -> s.Ints:
-    """Return the inverse distribution function of a Zipf law over `lines` lines, at equal steps of probability.
-
-    Examples
-    --------
-    >>> table = zipf_table(1000, 1.0)
-    >>> int(table[0]), int(table[-1])
-    (0, 1000)
-    """
+    """Return the inverse distribution function of a Zipf law over `lines` lines, at equal steps of probability."""
     weight = np.arange(1, lines + 1, dtype=np.float64) ** -exponent
     cumulative = np.cumsum(weight) / weight.sum()
     edges = np.arange(1, s.ZIPF_PIECES) / s.ZIPF_PIECES
@@ -368,11 +357,3 @@ def _channel_rows(machine: Machine, seats: Sequence[Seat], port_gbps: float | No
     if sum(_most_gbps(machine, seat.program) for seat in seats) > wire_gbps:
         rows[-1, s.H_SERVICE] = 1.0 / wire_gbps  # ns per bit; 0 if the tenants cannot fill the wire
     return rows
-
-
-def _stagger(state: s.State) -> None:
-    """Give equal tenants different starting points, so that they do not run in step."""
-    for tenant in range(len(state.clock)):
-        first, last = state.tenants[tenant, s.T_FIRST_STRUCTURE], state.tenants[tenant, s.T_LAST_STRUCTURE]
-        state.demand[first:last, s.D_ACCESS_CREDIT] = (0.37 * (tenant + 1)) % 1.0
-        state.clock[tenant] = 7.0 * tenant

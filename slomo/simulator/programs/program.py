@@ -11,6 +11,7 @@ from slomo.files.documents import convert
 from slomo.vocabulary.knobs import knobs
 from slomo.vocabulary.network_function import NetworkFunction, stages_of
 from slomo.vocabulary.network_function_file import SimulatedSection, StructureSection
+from slomo.vocabulary.wire import WIRE_OVERHEAD_B
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
 LINE_B = 64
@@ -63,6 +64,11 @@ class Program:
     def data_lines(self) -> int:
         """Cache lines of a packet's bytes."""
         return -(-self.packet_size_b // LINE_B)
+
+    @property
+    def wire_bits(self) -> float:
+        """Bits of a frame on the wire, preamble and gap included."""
+        return 8.0 * (self.packet_size_b + WIRE_OVERHEAD_B)
 
     @property
     def accesses(self) -> float:
@@ -194,19 +200,14 @@ class _Filler:
             total += accesses * self.number(getattr(item, f"{what}_per_access"))
         return total
 
-    def accelerator(self) -> Accelerator | None:
-        """Return a packet's use of an accelerator, if any."""
-        item = self.file.accelerator
-        if item is UNSET:
-            return None
-        depth = ACCELERATOR_DEPTH if item.pattern == "pipeline" else 1
-        return Accelerator(item.name, self.number(item.service_ns), self.number(item.requests), depth)
-
     def program(self) -> Program:
         """Return the program that the whole file describes."""
         file, own, offered = self.file, self.own, self.traffic.offered_mpps
         size_b = int(self.number(own.get("packet_size_b", file.packet_size_b), self.traffic.packet_size_b))
-        lines = -(-size_b // LINE_B)
+        lines, accelerator = -(-size_b // LINE_B), None
+        if (used := file.accelerator) is not UNSET:
+            depth = ACCELERATOR_DEPTH if used.pattern == "pipeline" else 1
+            accelerator = Accelerator(used.name, self.number(used.service_ns), self.number(used.requests), depth)
         return Program(
             compute_cycles=self.per_packet("cycles", size_b),
             instructions=self.per_packet("instructions", size_b),
@@ -217,6 +218,6 @@ class _Filler:
             packet_buffers=max(32, int(self.number(own.get("packet_buffers", file.packet_buffers)))),
             burst=max(1, int(self.number(own.get("burst", file.burst)))),
             offered_mpps=(self.number(file.offered_mpps) or None) if offered is None else offered,
-            accelerator=self.accelerator(),
+            accelerator=accelerator,
             structures=tuple(map(self.structure, file.structures)),
         )

@@ -4,21 +4,23 @@ Time advances in milliseconds, as for schedulers and controllers. After each one
 of a real machine could observe, and may set new shares.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Unpack
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from slomo.errors import UnsupportedPredictionError
+from slomo.errors import InvalidValueError, UnsupportedPredictionError
+from slomo.simulator import first_compile
 from slomo.simulator import state as s
-from slomo.simulator.programs.layout import Seat, seat_of
+from slomo.simulator.programs.layout import seat_of
 from slomo.simulator.programs.prefill import prefill
 from slomo.simulator.programs.program import Program, program
 from slomo.simulator.sharing import state as h
+from slomo.simulator.sharing.kernel import run_shared
 from slomo.simulator.sharing.layout import build_shared
 from slomo.simulator.sharing.result import ChainSimulation, assemble_chains
-from slomo.simulator.sharing.settings import Manager, Scheduler, Span, SpanFields
+from slomo.simulator.sharing.settings import Manager, Scheduler
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.service_chains import ChainStage, ChainSystem
@@ -65,7 +67,9 @@ def simulate_chains(
     on_tick: OnTick | None = None,
     places: Mapping[str, StagePlace] | None = None,
     wire_gbps: float | None = None,
-    **span: Unpack[SpanFields],
+    duration_ms: float = 500.0,
+    warm_ms: float = 200.0,
+    seed: int = 0,
 ) -> ChainSimulation:
     r"""Simulate chains of NFs that share cores.
 
@@ -75,7 +79,8 @@ def simulate_chains(
     there is no back-pressure. `on_tick` is called every millisecond with the observed state, and returns new CPU shares
     or None. `places`: stage -> its LLC ways, throttle and memory socket. `wire_gbps`: line rate of the wire that all
     chains share [Gbit/s], one port of the machine by default; a chain with a constant rate gets at most one port's.
-    `span`: as in `slomo.simulator.sharing.settings.Span`.
+    `duration_ms`: simulated time over which packets are counted; `warm_ms`: time simulated before. `seed`: of random
+    accesses, arrivals and costs.
 
     Raises InvalidValueError for a core that the machine does not have or a duration that is not above 0,
     UnsupportedPredictionError for a machine with an L2 prefetcher or hyper-threads.
@@ -89,72 +94,46 @@ def simulate_chains(
     >>> round(played.chains["web"].throughput_mpps, 1)
     1.0
     """
-    lasts = Span(**span)
+    if not 0.0 < duration_ms < math.inf or not 0.0 <= warm_ms < math.inf:
+        raise InvalidValueError(f"{warm_ms:g} ms of warming up, {duration_ms:g} ms counted, needed above 0 to count")
     if machine.l2_prefetcher != "none" or machine.threads_per_core != 1:
         raise UnsupportedPredictionError(
             f"machine '{machine.name}': l2_prefetcher is '{machine.l2_prefetcher}', threads_per_core is "
             f"{machine.threads_per_core}; shared cores are simulated with 'none' and 1",
             hint="state these in a machine file of its own for chains",
         )
+    seats = []
+    for stage in system.stages:
+        apart = astuple((places or {}).get(stage.name, StagePlace()))
+        work = _program(stage, system, functions)
+        seats.append(seat_of(machine, f"stage '{stage.name}'", work, stage.core, *apart))
     scheduler, manager = scheduler or Scheduler(), manager or Manager()
-    seats = [_seat(machine, stage, system, functions, (places or {}).get(stage.name)) for stage in system.stages]
-    state, sharing = build_shared(machine, system, seats, scheduler, manager, seed=lasts.seed, wire_gbps=wire_gbps)
+    state, sharing = build_shared(machine, system, seats, scheduler, manager, seed=seed, wire_gbps=wire_gbps)
     prefill(state)
-    run = _TickLoop(machine, system, state, sharing, on_tick)
-    run.until(lasts.warm_ms * 1e6)
-    s.zero_counters(state)
-    h.zero_counts(sharing)
-    run.until((lasts.warm_ms + lasts.duration_ms) * 1e6)
-    return assemble_chains(machine, system, state, sharing, lasts.duration_ms * 1e6)
+    first_compile.announce(run_shared)
+    now_ns, earlier = 0.0, np.zeros(len(seats), dtype=np.int64)
+    for end_ns in (warm_ms * 1e6, (warm_ms + duration_ms) * 1e6):
+        s.zero_counters(state)
+        earlier += sharing.stages[:, h.Q_ARRIVED]
+        h.zero_counts(sharing)
+        while now_ns < end_ns:
+            now_ns = min(now_ns + STEP_NS, end_ns)
+            run_shared(state, sharing, now_ns)
+            if on_tick is not None:
+                _tick(machine, system, sharing, earlier, on_tick, now_ns / 1e6)
+    return assemble_chains(machine, system, state, sharing, duration_ms * 1e6)
 
 
-class _TickLoop:
-    """Advances the simulation by one millisecond at a time, and calls the controller after each."""
-
-    def __init__(
-        self, machine: Machine, system: ChainSystem, state: s.State, sharing: h.Sharing, on_tick: OnTick | None
-    ) -> None:
-        self.machine, self.system, self.state, self.sharing, self.on_tick = machine, system, state, sharing, on_tick
-        self.now_ns = 0.0
-        self._arrived = np.zeros(len(system.stages), dtype=np.int64)
-        self._seen = np.zeros(len(system.stages), dtype=np.int64)
-
-    def until(self, end_ns: float) -> None:
-        self._seen[:] = self.sharing.stages[:, h.Q_ARRIVED]  # counts may have been reset since the last tick
-        while self.now_ns < end_ns:
-            self.now_ns = min(self.now_ns + STEP_NS, end_ns)
-            _kernels().run_shared(self.state, self.sharing, self.now_ns)
-            if self.on_tick is not None:
-                self._look(self.on_tick)
-
-    def _look(self, on_tick: OnTick) -> None:
-        stages, times = self.sharing.stages, self.sharing.stage_times
-        self._arrived += stages[:, h.Q_ARRIVED] - self._seen
-        self._seen[:] = stages[:, h.Q_ARRIVED]
-        seen = [
-            StageTick(
-                stage.name,
-                stage.core,
-                int(self._arrived[place]),
-                float(times[place, h.R_COST]) * self.machine.frequency_ghz,
-            )
-            for place, stage in enumerate(self.system.stages)
-        ]
-        shares = on_tick(self.now_ns / 1e6, seen)
-        for place, stage in enumerate(self.system.stages):
-            if shares is not None and stage.name in shares:
-                times[place, h.R_WEIGHT] = shares[stage.name]
-
-
-def _seat(
-    machine: Machine,
-    stage: ChainStage,
-    system: ChainSystem,
-    functions: Mapping[str, NetworkFunction],
-    place: StagePlace | None,
-) -> Seat:
-    apart = () if place is None else (place.llc_way_mask, place.mba_percent, place.memory_socket)
-    return seat_of(machine, f"stage '{stage.name}'", _program(stage, system, functions), stage.core, *apart)
+def _tick(
+    machine: Machine, system: ChainSystem, sharing: h.Sharing, earlier: s.Ints, on_tick: OnTick, now_ms: float
+) -> None:
+    """Call the controller and set its shares; `earlier`: arrivals at each stage before the counts were reset."""
+    arrived, costs = earlier + sharing.stages[:, h.Q_ARRIVED], sharing.stage_times[:, h.R_COST] * machine.frequency_ghz
+    rows = zip(system.stages, arrived.tolist(), costs.tolist(), strict=True)
+    shares = on_tick(now_ms, [StageTick(stage.name, stage.core, arrivals, cost) for stage, arrivals, cost in rows])
+    for place, stage in enumerate(system.stages):
+        if shares is not None and stage.name in shares:
+            sharing.stage_times[place, h.R_WEIGHT] = shares[stage.name]
 
 
 def _program(stage: ChainStage, system: ChainSystem, functions: Mapping[str, NetworkFunction]) -> Program:
@@ -169,11 +148,3 @@ def _program(stage: ChainStage, system: ChainSystem, functions: Mapping[str, Net
             hint="give it a core of its own and simulate it as a tenant",
         )
     return filled
-
-
-def _kernels() -> Any:
-    from slomo.simulator import first_compile
-    from slomo.simulator.sharing import kernel
-
-    first_compile.announce(kernel.run_shared)
-    return kernel

@@ -71,13 +71,21 @@ def build_shared(
         line_owner=lines.owners, line_holder=np.full(lines.shared, -1, dtype=np.int16)
     )
     packets = np.zeros((sum(pools), h.P_COLUMNS), dtype=np.int64)
-    _fill_packets(packets, system, pools, lines)
+    packets[:, h.P_CHAIN] = np.repeat(np.arange(len(pools)), pools)
+    packets[:, h.P_LINE] = np.concatenate(
+        [
+            first + np.arange(count) * (packet_lines(chain) + 1)
+            for first, count, chain in zip(lines.buffers, pools, system.chains, strict=True)
+        ]
+    )
+    stage_times = np.zeros((len(seats), h.R_COLUMNS))
+    stage_times[:, h.R_WEIGHT] = [stage.shares for stage in system.stages]
     sharing = h.Sharing(
         settings=_settings(machine, system, scheduler, manager),
         cores=_core_rows(scheduler, cores, lines, len(seats) + len(system.chains)),
         core_times=_core_times(scheduler, len(cores)),
         stages=_stage_rows(system, seats, cores, lines, manager),
-        stage_times=_stage_times(system),
+        stage_times=stage_times,
         rings=np.zeros((len(seats), system.queue_capacity), dtype=np.int64),
         done=np.zeros((len(seats), BATCH + 1), dtype=np.int64),
         costs=_costs(machine, system, seats),
@@ -145,15 +153,6 @@ def _lines(
     return structures.arrays(), _Lines(buffers, rings, kernel, shared, np.concatenate(owners))
 
 
-def _fill_packets(packets: s.Ints, system: ChainSystem, pools: Sequence[int], lines: _Lines) -> None:
-    first = 0
-    for place, chain in enumerate(system.chains):
-        own = slice(first, first + pools[place])
-        packets[own, h.P_CHAIN] = place
-        packets[own, h.P_LINE] = lines.buffers[place] + np.arange(pools[place]) * (packet_lines(chain) + 1)
-        first += pools[place]
-
-
 def _settings(machine: Machine, system: ChainSystem, scheduler: Scheduler, manager: Manager) -> s.Floats:
     row = np.zeros(h.E_COLUMNS)
     row[h.E_SWITCH], row[h.E_SNOOP] = SWITCH_NS, SNOOP_CYCLES / machine.frequency_ghz
@@ -216,12 +215,6 @@ def _stage_rows(
         if stage.storage is not None:
             row[h.Q_STORAGE_B], row[h.Q_BLOCKING] = stage.storage.bytes_per_packet, stage.storage.blocking
             row[h.Q_STORAGE_BUFFER_B] = max(1, round(stage.storage.buffer_b))
-    return rows
-
-
-def _stage_times(system: ChainSystem) -> s.Floats:
-    rows = np.zeros((len(system.stages), h.R_COLUMNS))
-    rows[:, h.R_WEIGHT] = [stage.shares for stage in system.stages]
     return rows
 
 

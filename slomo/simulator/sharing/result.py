@@ -11,6 +11,7 @@ from slomo.simulator.result import require_possible
 from slomo.simulator.sharing import state as h
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.service_chains import ChainSystem
+from slomo.vocabulary.wire import WIRE_OVERHEAD_B
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def assemble_chains(
     cores = sorted({stage.core for stage in system.stages})
     times = sharing.core_times
     # a core idle at the end has been idle since its clock stopped
-    left = np.maximum(0.0, np.array([_end(sharing) - clock for clock in times[:, h.L_CLOCK]]))
+    end_ns = max(sharing.settings[h.E_NEXT_SCAN] - sharing.settings[h.E_SCAN], times[:, h.L_CLOCK].max())
+    left = np.maximum(0.0, end_ns - times[:, h.L_CLOCK])
     idle = np.where(sharing.cores[:, h.K_RUNNING] < 0, times[:, h.L_IDLE] + left, times[:, h.L_IDLE])
     busy = state.channels[: machine.sockets + 1, s.H_BUSY_TOTAL] / span_ns
     return ChainSimulation(
@@ -102,12 +104,6 @@ def assemble_chains(
         memory_used=tuple(float(min(1.0, value)) for value in busy[:-1]),
         link_used=float(min(1.0, busy[-1])),
         duration_ms=span_ns / 1e6,
-    )
-
-
-def _end(sharing: h.Sharing) -> float:
-    return float(
-        max(sharing.settings[h.E_NEXT_SCAN] - sharing.settings[h.E_SCAN], sharing.core_times[:, h.L_CLOCK].max())
     )
 
 
@@ -138,7 +134,7 @@ def _chain(sharing: h.Sharing, place: int, span_ns: float, packet_size_b: int) -
     return ChainResult(
         offered_mpps=mpps[h.J_OFFERED],
         throughput_mpps=mpps[h.J_DELIVERED],
-        gbps=mpps[h.J_DELIVERED] * 8e-3 * (packet_size_b + 20),
+        gbps=mpps[h.J_DELIVERED] * 8e-3 * (packet_size_b + WIRE_OVERHEAD_B),
         entry_dropped_mpps=mpps[h.J_ENTRY_LOST],
         queue_dropped_mpps=mpps[h.J_QUEUE_LOST],
         wasted_mpps=mpps[h.J_WASTED],

@@ -11,36 +11,11 @@ KINDS = ("rr", "cfs", "batch", "eevdf", "eevdf-batch")
 
 
 class SpanFields(TypedDict, total=False):
-    """Duration of a simulation, as keyword arguments: the fields of :class:`Span`."""
+    """Duration of a simulation, as keyword arguments of `slomo.simulator.sharing.engine.simulate_chains`."""
 
     duration_ms: float
     warm_ms: float
     seed: int
-
-
-@dataclass(frozen=True)
-class Span:
-    """Duration of a simulation, with its warm-up.
-
-    Raises InvalidValueError if the counted time is not above 0.
-
-    Examples
-    --------
-    >>> Span(duration_ms=20.0).warm_ms
-    200.0
-    """
-
-    #: Simulated time over which packets are counted, and time simulated before [ms].
-    duration_ms: float = 500.0
-    warm_ms: float = 200.0
-    #: Seed of random accesses, arrivals and costs.
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.duration_ms < math.inf or not 0.0 <= self.warm_ms < math.inf:
-            raise InvalidValueError(
-                f"{self.warm_ms:g} ms of warming up, {self.duration_ms:g} ms counted, needed above 0 to count"
-            )
 
 
 @dataclass(frozen=True)
