@@ -5,9 +5,6 @@ few accesses: a core runs until its clock is `slack` nanoseconds ahead of the ne
 shows the error of that choice.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner, kernel
 from slomo.simulator.hardware.dma import buffer_line

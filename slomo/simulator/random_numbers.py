@@ -22,13 +22,7 @@ def next_bits(states: Words, tenant: int) -> int:
 
 
 def seeded(seed: int, tenants: int) -> Words:
-    """Return one non-zero generator state per tenant, shape ``(tenants,)``.
-
-    Examples
-    --------
-    >>> seeded(7, 3).shape
-    (3,)
-    """
+    """Return one non-zero generator state per tenant, shape ``(tenants,)``."""
     children = np.random.SeedSequence(seed).spawn(tenants)
     states = [child.generate_state(1, np.uint64)[0] | np.uint64(1) for child in children]
     return np.array(states, dtype=np.uint64)

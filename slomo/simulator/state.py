@@ -96,18 +96,11 @@ def no_batches(rows: int, tenants: int, channels: int) -> Batches:
     )
 
 
-def accesses(counters: Ints) -> int:
-    """Return the line accesses of cores and devices, from counters of shape ``(tenants, C_COLUMNS)``."""
-    return int(counters[:, C_L2_HIT : C_L2_MISS + 1].sum() + counters[:, C_RX_HIT : C_TX_MISS + 1].sum())
-
-
 def zero_counters(state: State) -> None:
     """Reset all counts; the state of caches and clocks stays."""
     state.counters[:] = 0
     state.sums[:] = 0.0
     state.channels[:, H_BUSY_TOTAL] = 0.0
-    state.channels[:, H_READS] = 0.0
-    state.channels[:, H_WRITES] = 0.0
 
 
 # A line is a number; every tenant has its own range of numbers, packet buffers first. Its owner is 2 * tenant for
@@ -157,9 +150,9 @@ P_LAST, P_DIRECTION, P_STEPS, P_FURTHEST, P_COLUMNS = range(5)
 A_IDLE, A_DRAM_LATENCY, A_COLUMNS = range(3)
 # channels
 (
-    H_SERVICE, H_WINDOW_START, H_WINDOW_BUSY, H_FACTOR, H_BACKLOG, H_LAST, H_UTILISATION, H_BUSY_TOTAL, H_READS,
-    H_WRITES, H_FREE, H_TURN, H_GRANT, H_VIRTUAL, H_COLUMNS,
-) = range(15)  # fmt: skip
+    H_SERVICE, H_WINDOW_START, H_WINDOW_BUSY, H_FACTOR, H_BACKLOG, H_LAST, H_UTILISATION, H_BUSY_TOTAL, H_FREE,
+    H_TURN, H_GRANT, H_VIRTUAL, H_COLUMNS,
+) = range(13)  # fmt: skip
 
 ZIPF_PIECES = 1024
 #: Lines in flight of one L2: the entries of its queue (superqueue).

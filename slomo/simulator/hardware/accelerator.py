@@ -7,9 +7,6 @@ accelerator advances it to the clock of its slowest user, but no further, since 
 request.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.state import State

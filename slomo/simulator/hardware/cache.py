@@ -6,9 +6,6 @@ any way, as on the hardware (Intel SDM volume 3B, section 17.19). Sets are chose
 neighbouring lines evenly over any number of sets, like the processor's slice hash.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from typing import Any
 
 import numpy as np
@@ -81,26 +78,14 @@ def empty(cache: Shorts, stamps: Stamps, slot: int, shift: int) -> None:
 
 
 def shift_of(ways: int) -> int:
-    """Return the power of two to which the number of a set's ways is padded.
-
-    Examples
-    --------
-    >>> shift_of(8), shift_of(20)
-    (4, 5)
-    """
+    """Return the power of two to which the number of a set's ways is padded."""
     if not 1 <= ways <= s.LANES:
         raise InvalidValueError(f"a cache of {ways} ways, needed 1 to {s.LANES}")
     return s.NARROW_SHIFT if ways <= 1 << s.NARROW_SHIFT else s.WIDE_SHIFT
 
 
 def empty_cache(sets: int, ways: int) -> tuple[Shorts, Stamps, Stamps]:
-    """Return a cache without lines: lines and stamps of all slots, and the sets' clocks.
-
-    Examples
-    --------
-    >>> empty_cache(2, 4)[0].shape
-    (32,)
-    """
+    """Return a cache without lines: lines and stamps of all slots, and the sets' clocks."""
     lanes = np.arange(1 << shift_of(ways))
     stamps = np.where(lanes < ways, lanes, s.NEVER_OLDEST).astype(np.uint16)
     lines = np.full(sets * lanes.size, s.NO_LINE, dtype=np.int32)

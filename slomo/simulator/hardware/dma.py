@@ -7,9 +7,6 @@ core reads moves from the DDIO ways to two other ways, which also hold lines sha
 without DDIO, writes to memory.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled
 from slomo.simulator.hardware.hierarchy import (
@@ -76,18 +73,12 @@ def memory_lines(state: State, tenant: int) -> float:
 
 
 @compiled
-def receive_packet(state: State, tenant: int, sequence: int, now: float) -> None:
-    """Write a whole packet into its buffer as the card does; record how many lines went to memory."""
+def move_packet(state: State, tenant: int, sequence: int, now: float, lines: int) -> None:
+    """Write a packet into its buffer, or read it; record in `lines` (F_RECEIVE_LINES, F_SEND_LINES) those of memory."""
     before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
     for line in range(first, first + state.tenants[tenant, s.T_DATA_LINES]):
-        receive_line(state, tenant, natural(line), now)
-    state.rates[tenant, s.F_RECEIVE_LINES] = memory_lines(state, tenant) - before
-
-
-@compiled
-def send_packet(state: State, tenant: int, sequence: int, now: float) -> None:
-    """Read a whole packet from its buffer as the card does; record how many lines came from memory."""
-    before, first = memory_lines(state, tenant), buffer_line(state, tenant, sequence, 1)
-    for line in range(first, first + state.tenants[tenant, s.T_DATA_LINES]):
-        send_line(state, tenant, natural(line), now)
-    state.rates[tenant, s.F_SEND_LINES] = memory_lines(state, tenant) - before
+        if lines == s.F_RECEIVE_LINES:
+            receive_line(state, tenant, natural(line), now)
+        else:
+            send_line(state, tenant, natural(line), now)
+    state.rates[tenant, lines] = memory_lines(state, tenant) - before

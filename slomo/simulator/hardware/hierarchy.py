@@ -4,9 +4,6 @@ Inclusive LLCs (Broadwell) evict a line from its owner's L2 too; victim LLCs (Sk
 evictions from L2. A line has one owner, so occupancy is counted as lines are inserted and evicted, never estimated.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.cache import empty, find, set_of, touch, victim
@@ -28,7 +25,6 @@ def memory_read(state: State, tenant: int, now: float) -> float:
 @compiled
 def read_from(state: State, tenant: int, home: int, now: float) -> float:
     """Read one line from the memory of socket `home`; return the latency [ns]."""
-    state.channels[home, s.H_READS] += 1.0
     wait = request(state.channels, home, now, 1.0, state.timing)
     factor = state.channels[home, s.H_FACTOR]
     if home == state.tenants[tenant, s.T_SOCKET]:
@@ -45,7 +41,6 @@ def read_from(state: State, tenant: int, home: int, now: float) -> float:
 def memory_write(state: State, tenant: int, now: float) -> None:
     """Write one line back to the tenant's memory: it occupies the channel, and the core does not wait for it."""
     home = natural(state.tenants[tenant, s.T_MEMORY_SOCKET])
-    state.channels[home, s.H_WRITES] += 1.0
     request(state.channels, home, now, 1.0, state.timing)
     if home == state.tenants[tenant, s.T_SOCKET]:
         state.counters[tenant, s.C_WRITE_LOCAL] += 1

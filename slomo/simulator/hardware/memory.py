@@ -6,9 +6,6 @@ than the queues of a memory controller delays every request by the excess, so th
 capacity. A shorter backlog adds no delay, since the measured curve includes it.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.state import Floats

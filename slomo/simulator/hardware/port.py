@@ -11,9 +11,6 @@ A card whose lines go to memory waits for a channel with a full queue, in order 
 processor's I/O controller (IIO). Meanwhile it neither fills nor frees buffers.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.state import Floats, State

@@ -7,9 +7,6 @@ queue (superqueue); while it is full of demand misses and prefetches, nothing is
 into the L2; real hardware leaves some of them in the LLC when it is busy.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.cache import find, touch, victim

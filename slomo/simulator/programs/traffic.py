@@ -5,15 +5,12 @@ the core (ResQ, NSDI'18, section 4.2), unless the shared wire or a full memory c
 packets arrive as a Poisson process and are lost if the wire cannot carry them or the ring is full.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 import math
 
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled
 from slomo.simulator.hardware.accelerator import look_again, retire, submit
-from slomo.simulator.hardware.dma import receive_packet, send_packet
+from slomo.simulator.hardware.dma import move_packet
 from slomo.simulator.hardware.port import AHEAD, WAITING, carry, held_back
 from slomo.simulator.random_numbers import next_bits
 from slomo.simulator.state import State
@@ -55,7 +52,7 @@ def refill(state: State, tenant: int, now: float) -> None:
                 return
             rates[s.F_NEXT_ARRIVAL] += rates[s.F_INTERARRIVAL]
             state.arrivals[tenant, row[s.T_FILLED] % state.arrivals.shape[1]] = now
-        receive_packet(state, tenant, row[s.T_FILLED], now)
+        move_packet(state, tenant, row[s.T_FILLED], now, s.F_RECEIVE_LINES)
         row[s.T_FILLED] += 1
     if row[s.T_SATURATED]:  # frames that arrived while the ring was full are lost
         rates[s.F_NEXT_ARRIVAL] = max(rates[s.F_NEXT_ARRIVAL], now)
@@ -69,7 +66,7 @@ def flush(state: State, tenant: int, waiting: bool, now: float) -> None:
     if row[s.T_ACCELERATOR] >= 0:
         limit = min(limit, row[s.T_RETIRED])
     while row[s.T_SENT] < limit and not held_back(state, tenant, state.rates[tenant, s.F_SEND_LINES], now):
-        send_packet(state, tenant, row[s.T_SENT], now)
+        move_packet(state, tenant, row[s.T_SENT], now, s.F_SEND_LINES)
         row[s.T_SENT] += 1
     left = min(row[s.T_SENT], row[s.T_HEAD] - (row[s.T_DELAY] if waiting else 0))
     while row[s.T_SAMPLES] < left:

@@ -4,9 +4,6 @@ Before each stage is a ring with a capacity and two watermarks (OpenNetVM, NFVni
 are cache lines too, eight per line, which move between the caches of producer and consumer (DPDK ``rte_ring``).
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.sharing import state as h
@@ -118,7 +115,6 @@ def receive(state: State, sharing: Sharing, chain: int, begin: float) -> bool:
     """Put an arrived packet into a buffer and the first ring, unless back-pressure drops it at the chain's entry."""
     row = sharing.chains[chain]
     if row[h.J_FREE_HEAD] == row[h.J_FREE_TAIL]:
-        row[h.J_CARD_LOST] += 1
         answer(sharing, chain, begin, h.LOST)
         return False
     packet = sharing.free[row[h.J_FREE_BASE] + row[h.J_FREE_HEAD] % row[h.J_BUFFERS]]
@@ -143,7 +139,6 @@ def emit(state: State, sharing: Sharing, chain: int, now: float) -> bool:
     row[h.J_OFFERED] += 1
     begin = max(now, sharing.settings[h.E_RECEIVE_FREE])
     if begin - now > sharing.settings[h.E_WIRE_BACKLOG]:
-        row[h.J_WIRE_LOST] += 1
         answer(sharing, chain, now, h.LOST)
         return False
     sharing.settings[h.E_RECEIVE_FREE] = begin + sharing.chain_times[chain, h.G_WIRE]

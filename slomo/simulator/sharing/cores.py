@@ -7,9 +7,6 @@ period of credit. It preempts the running task under SCHED_NORMAL, not under SCH
 of a core share its simulated L2, so the cost of refilling it needs no constant.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.hierarchy import access
 from slomo.simulator.sharing import state as h

@@ -6,9 +6,6 @@ DELAY_ZERO), and a chosen task runs to its deadline while eligible (RUN_TO_PARIT
 the same published rules; the simulator shares no code with it.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator.compilation import compiled
 from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.state import Sharing

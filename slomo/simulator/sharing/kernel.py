@@ -11,9 +11,6 @@ loop would fill the DDIO ways with other bursts, scan more actors for each step,
 and scaled caches.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, kernel
 from slomo.simulator.kernel import next_structure, work
@@ -29,20 +26,13 @@ from slomo.simulator.state import State
 
 
 @compiled
-def flush(state: State, sharing: Sharing, core: int, stage: int) -> None:
-    """Pass on the packets that a stage has finished: a whole batch, or fewer before the stage sleeps."""
-    times = sharing.core_times[core]
-    for place in range(sharing.stages[stage, h.Q_DONE]):
-        times[h.L_CLOCK] += hand_on(state, sharing, stage, sharing.done[stage, place], times[h.L_CLOCK])
-    sharing.stages[stage, h.Q_DONE] = 0
-
-
-@compiled
 def begin(state: State, sharing: Sharing, core: int, stage: int) -> None:
     """Take the next packet; leave the core if there is none, the NF must yield, or the next ring is full."""
     row, times = sharing.stages[stage], sharing.core_times[core]
     if row[h.Q_DONE] and (row[h.Q_BATCH] <= 0 or row[h.Q_TAIL] == row[h.Q_HEAD]):
-        flush(state, sharing, core, stage)
+        for place in range(row[h.Q_DONE]):  # a whole batch, or fewer before the stage sleeps
+            times[h.L_CLOCK] += hand_on(state, sharing, stage, sharing.done[stage, place], times[h.L_CLOCK])
+        row[h.Q_DONE] = 0
     if row[h.Q_BATCH] <= 0:
         row[h.Q_BATCH] = int(sharing.settings[h.E_BATCH])
         if row[h.Q_YIELD]:

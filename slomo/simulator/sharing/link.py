@@ -7,9 +7,6 @@ Weber, IEEE ToC 41(7), 1992). Transfer latencies are sums of the machine file's 
 socket's cache they give 90 ns; Molka et al. (ICPP'15) measured 84-113 ns.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator import state as s
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.hardware.cache import find, set_of, touch

@@ -5,9 +5,6 @@ packets there (OpenNetVM's wake thread). If the manager also moves packets into 
 (`synthetic_nf/src/chain.c`), its round takes time.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.chain import receive

@@ -5,9 +5,6 @@ per round trip), with ECN by RFC 3168 (a mark counts as a loss) and one acknowle
 own rate.
 """
 
-# Elements of arrays are Any to the type checker; numba gives them their types.
-# mypy: disable-error-code="no-any-return"
-
 from slomo.simulator.compilation import compiled, inner
 from slomo.simulator.random_numbers import next_bits
 from slomo.simulator.sharing import state as h

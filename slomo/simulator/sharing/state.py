@@ -76,9 +76,8 @@ P_CHAIN, P_HOP, P_MARKED, P_LINE, P_COLUMNS = range(5)
 # chains
 (
     J_HOPS, J_PORT, J_LINES, J_KIND, J_DROPPING, J_FREE_BASE, J_BUFFERS, J_FREE_HEAD, J_FREE_TAIL, J_ANSWER_HEAD,
-    J_ANSWER_TAIL, J_OFFERED, J_WIRE_LOST, J_CARD_LOST, J_ENTRY_LOST, J_QUEUE_LOST, J_WASTED, J_DELIVERED, J_MARKS,
-    J_SAMPLES, J_COLUMNS,
-) = range(21)  # fmt: skip
+    J_ANSWER_TAIL, J_OFFERED, J_ENTRY_LOST, J_QUEUE_LOST, J_WASTED, J_DELIVERED, J_MARKS, J_SAMPLES, J_COLUMNS,
+) = range(19)  # fmt: skip
 CONSTANT, SATURATING, RESPONSIVE = range(3)
 # times of chains
 (
@@ -93,5 +92,4 @@ def zero_counts(sharing: Sharing) -> None:
         sharing.stages[:, column] = 0
     sharing.stage_times[:, R_CPU] = 0.0
     sharing.core_times[:, [L_IDLE, L_SWITCHING]] = 0.0
-    first = [J_OFFERED, J_WIRE_LOST, J_CARD_LOST, J_ENTRY_LOST, J_QUEUE_LOST, J_WASTED, J_DELIVERED, J_MARKS, J_SAMPLES]
-    sharing.chains[:, first] = 0
+    sharing.chains[:, J_OFFERED:J_COLUMNS] = 0
