@@ -15,6 +15,7 @@ from slomo.compose.composition import compose_arrays, plain_limits
 from slomo.equilibrium.lanes import loop_for
 from slomo.equilibrium.one_question import compose_one
 from slomo.equilibrium.rounds import IterationState
+from slomo.equilibrium.server import ranks
 from slomo.equilibrium.settling import ServerGroup, distinct_mixes, one_set_of_pressures, run_rounds
 from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
@@ -58,10 +59,8 @@ def mix_features(
     """
     if composition == "latent":
         return _added(latent_rows(models, len(names)), np.asarray(members, dtype=np.int64))
-    ranked = sorted(range(len(models)), key=lambda i: models[i].workload.key)
-    rank = np.empty(len(models) + 1, dtype=np.int64)
-    rank[ranked], rank[-1] = np.arange(len(models)), len(models)
-    sorted_models = [models[i] for i in ranked]
+    rank = ranks(tuple(models))
+    sorted_models = [models[i] for i in np.argsort(rank[:-1])]
     canonical = np.sort(rank[np.asarray(members, dtype=np.int64)], axis=1)
     canonical[canonical == len(models)] = -1
     needed = _needed(tuple(names))
@@ -178,19 +177,13 @@ def competitor_vectors(
     if not models or members.shape[1] == 0:
         return np.zeros((*members.shape, len(names)))
     present = members >= 0
-    table = np.array([_tabulated(model, names, members.shape[1], compat) for model in models])
+    counts = range(1, 1 if compat is None else members.shape[1] + 1)
+    every = ((model.solo_vector, *map(model.contentiousness.at_count, counts)) for model in models)
+    table = np.array([[vector.to_array(names) for vector in vectors] for vectors in every])
     count = np.broadcast_to(present.sum(axis=1)[:, None], members.shape)
     # published rule: contentiousness is measured beside n - 1 competitors and the target, that is, beside n
     chosen = table[members, count if compat is not None else np.zeros_like(count)]
     return np.where(present[:, :, None], chosen, 0.0)
-
-
-def _tabulated(model: NFModel, names: tuple[str, ...], places: int, compat: str | None) -> Floats:
-    """Return a model's solo counters (row 0), and its published medians beside 1 to `places` competitors."""
-    rows = [model.solo_vector.to_array(names)]
-    if compat is not None:
-        rows += [model.contentiousness.at_count(count).to_array(names) for count in range(1, places + 1)]
-    return np.array(rows)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -8,7 +8,6 @@ prediction.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -164,33 +163,6 @@ def doubted(model: NFModel, coverage: float) -> str | None:
     return None if model.response is None else doubt(model, NAME, model.response.calibration, coverage)
 
 
-@dataclass(frozen=True)
-class _OfModels:
-    """Values of the models that do not depend on neighbours, one row per model."""
-
-    #: Largest amount that the NF moves, and that its neighbours moved together in its profile.
-    own_most: Floats
-    limits: Floats
-    #: Whether predictions beside others cannot be judged, whether the NF was never measured alone on this machine, and
-    #: whether the waiting time at a full channel is known.
-    doubted: NDArray[np.bool_]
-    carried: NDArray[np.bool_]
-    waits: NDArray[np.bool_]
-
-
-@lru_cache(maxsize=16)
-def _of_models(models: tuple[NFModel, ...], coverage: float) -> _OfModels:
-    responses = [model.response for model in models]
-    nothing, unlimited = (0.0,) * len(MOVED), (np.inf,) * len(MOVED)
-    return _OfModels(
-        np.array([*(nothing if item is None else item.moves_at_most for item in responses), nothing]),
-        np.array([unlimited if item is None else item.most_moved.limits for item in responses]),
-        np.array([doubted(model, coverage) is not None for model in models], dtype=bool),
-        np.array([model.solo_is_carried for model in models], dtype=bool),
-        np.array([item is not None and item.knows_waiting for item in responses], dtype=bool),
-    )
-
-
 def codes_of_first(
     models: Sequence[NFModel], members: NDArray[np.integer], solved: Joint, coverage: float
 ) -> NDArray[np.int8]:
@@ -199,13 +171,11 @@ def codes_of_first(
     All NFs must be saturated. For an NF without neighbours, the prediction is a measurement. The verdicts are those of
     :func:`judged` and :func:`doubted`.
     """
-    codes = np.zeros(len(members), dtype=np.int8)
-    known, firsts, others = _of_models(tuple(models), coverage), members[:, 0], members[:, 1:]
+    codes, nfs = np.zeros(len(members), dtype=np.int8), response_table(tuple(models))
+    firsts, others = members[:, 0], members[:, 1:]
     company, kinds = (others >= 0).any(axis=1), beside(others)
     for number in np.unique(firsts[company]).tolist():
-        response = models[number].response
-        if response is None:
-            continue
+        response = nfs.responses[number]
         rows = np.flatnonzero((firsts == number) & company)
         pressure = solved.pressure[rows, 0]
         codes[rows] = response.applicability.codes(pressure)
@@ -223,15 +193,17 @@ def codes_of_first(
                 mean, largest = calibration.local.near(pressure)
                 held_out = VerdictErrors(mean, largest, (high - low) / solo_mpps / 2.0)
             codes[rows] = np.maximum(codes[rows], held_out.too_large(calibration))
-    doubtful = np.flatnonzero(company & (known.own_most[others].sum(axis=1) > known.limits[firsts]).any(axis=1))
+    own_most, limits = np.vstack([nfs.moves[0], np.zeros(len(MOVED))]), nfs.moves[1]  # last: an empty place
+    doubtful = np.flatnonzero(company & (own_most[others].sum(axis=1) > limits[firsts]).any(axis=1))
     if len(doubtful):
-        there = FixedPoints(solved.pressure[doubtful], solved.load[doubtful], solved.waiting[doubtful])
-        moved = moved_beside(moved_by_each(models, members[doubtful], there), 0)
-        codes[doubtful] = np.maximum(codes[doubtful], (moved > known.limits[firsts[doubtful]]).any(axis=1))
+        moved = moved_beside(moved_by_each(models, members[doubtful], solved.only(doubtful)), 0)
+        codes[doubtful] = np.maximum(codes[doubtful], (moved > limits[firsts[doubtful]]).any(axis=1))
     full = company & (channel_load(models, members, solved) > FULL)
-    codes[full] = np.maximum(codes[full], np.where(known.waits[firsts[full]], 1, 2))
-    company |= known.carried[firsts]
-    codes[company & known.doubted[firsts]] = VERDICTS.index(Verdict.UNKNOWN)
+    waits = np.array([response.knows_waiting for response in nfs.responses])
+    codes[full] = np.maximum(codes[full], np.where(waits[firsts[full]], 1, 2))
+    company |= nfs.is_carried[firsts]
+    is_doubted = np.array([doubted(model, coverage) is not None for model in models])
+    codes[company & is_doubted[firsts]] = VERDICTS.index(Verdict.UNKNOWN)
     return codes
 
 
@@ -246,14 +218,13 @@ def reasons_of_first(
     possible = solved.throughput_mpps[:, 0].tolist()
     reasons: list[tuple[str, ...]] = []
     for row, number in enumerate(members[:, 0].tolist()):
-        model, why = models[number], tuple[str, ...]()
-        assert model.response is not None
+        model, response, why = models[number], nfs.responses[number], tuple[str, ...]()
         if members[row, 1:].max(initial=-1) >= 0:
             tenants = [models[each] for each in members[row].tolist() if each >= 0]
-            inputs, calibration = verdict_inputs(nfs, members, solved, row, 0), model.response.calibration
-            ends = calibration.one_interval_mpps(possible[row], model.solo_mpps, COVERAGE, kinds[row])
+            inputs = verdict_inputs(nfs, members, solved, row, 0)
+            ends = response.calibration.one_interval_mpps(possible[row], model.solo_mpps, COVERAGE, kinds[row])
             held_out = held_out_errors(model, inputs.near, possible[row], kinds[row], ends)
-            _, why = judged(model.response, solved.pressure[row, 0], inputs, moved[row], held_out, tenants)
+            _, why = judged(response, solved.pressure[row, 0], inputs, moved[row], held_out, tenants)
         doubt = doubted(model, coverage)
         reasons.append(why if doubt is None else (doubt, *why))
     return reasons

@@ -56,11 +56,6 @@ def loop_for(servers: int, function: Callable[..., Any] | None = None) -> Callab
 
     numpy should be used if too few servers were counted for compiling to save time, or if the code is not compiled and
     this thread never compiles. `function`: by default :func:`settle_side_by_side`.
-
-    Examples
-    --------
-    >>> loop_for(0) is None or callable(loop_for(0))
-    True
     """
     _Spent.servers += servers
     if _is_early():
@@ -181,37 +176,19 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     continue
                 while waiting_server < members.shape[0] and counts[waiting_server] != count:
                     waiting_server += 1
-                if waiting_server == members.shape[0]:  # no server waits: the last lane moves here, if it is not free
+                if waiting_server == members.shape[0]:  # no server waits: the last lane moves here, if this is another
                     active -= 1
-                    server_of[lane], number[lane] = server_of[active], number[active]
-                    attempt[lane], taken[lane] = attempt[active], taken[active]
-                    damping[lane], step[lane], server_of[active] = damping[active], step[active], -1
-                    wait[lane], most_wait[lane] = wait[active], most_wait[active]
-                    aged[lane], age_us[lane] = aged[active], age_us[active]
-                    for i in range(by_age * count):
-                        for t in range(terms):
-                            holding[i, t, lane] = holding[i, t, active]
-                    for i in range(reads_back * count):
-                        for t in range(terms):
-                            back_weight[i, t, lane] = back_weight[i, t, active]
-                    for k in range(pressures):
-                        least[k, lane], reference[k, lane] = least[k, active], reference[k, active]
-                        for i in range(count):
-                            vector[i, k, lane] = vector[i, k, active]
-                    for i in range(count):
-                        paces[i, lane], loads[i, lane] = paces[i, active], loads[i, active]
-                        known[i, lane] = known[i, active]
-                        for table in range(tables):
-                            for k in range(pressures):
-                                scale[table, i, k, lane] = scale[table, i, k, active]
-                                limit[table, i, k, lane] = limit[table, i, k, active]
-                            for a in range(answers):
-                                bottom[table, i, a, lane], top[table, i, a, lane] = (
-                                    bottom[table, i, a, active],
-                                    top[table, i, a, active],
-                                )
-                                for t in range(terms):
-                                    weight[table, i, t, a, lane] = weight[table, i, t, a, active]
+                    if lane < active:
+                        counters[:, lane], of_lane[:, lane] = counters[:, active], of_lane[:, active]
+                        of_pressure[:, :, lane] = of_pressure[:, :, active]
+                        of_place[:, :count, lane] = of_place[:, :count, active]
+                        vector[:count, :, lane] = vector[:count, :, active]
+                        holding[: by_age * count, :, lane] = holding[: by_age * count, :, active]
+                        back_weight[: reads_back * count, :, lane] = back_weight[: reads_back * count, :, active]
+                        known_ends[:, :, :count, :, lane] = known_ends[:, :, :count, :, active]
+                        answer_ends[:, :, :count, :, lane] = answer_ends[:, :, :count, :, active]
+                        weight[:, :count, :, :, lane] = weight[:, :count, :, :, active]
+                        server_of[active] = -1
                     continue
                 server = waiting_server
                 waiting_server += 1

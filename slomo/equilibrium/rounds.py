@@ -223,9 +223,14 @@ def laid_out(
     if socket.held is not None:
         solo = in_order(start[:, :, [socket.held]])[:, 0, 0]
         least[:, 0, socket.held] = np.minimum(solo, full_kib)
-    limit, most_waiting = table.limit[members], np.ones(len(members))
+    limit, most_waiting, part_load = table.limit[members], np.ones(len(members)), None
     if socket.channel is not None and members.shape[1]:
         most_waiting += (limit[:, :, socket.channel] * here[:, :, 0]).max(axis=1) / socket.caps[socket.channel]
+    if (part := table.part_load) is not None and np.isfinite(offered).any():
+        known = (part.start[members][:, :, :1] > 0.0) & here
+        part_load = PartLoad(
+            known, *(each[members] for each in (part.scale, part.limit, part.weight, part.low, part.high))
+        )
     return Servers(
         start,
         table.scale[members],
@@ -240,30 +245,12 @@ def laid_out(
         np.ones(members.shape) if burden is None else burden,
         most_waiting,
         (table.reference[members] * here).max(axis=1, keepdims=True, initial=TINY),
-        None if table.part_load is None or not np.isfinite(offered).any() else _part_load(table.part_load, members),
-    )
-
-
-def _part_load(table: Tables, members: NDArray[np.int64]) -> PartLoad:
-    known = (table.start[members][:, :, :1] > 0.0) & (members >= 0)[:, :, None]
-    return PartLoad(
-        known,
-        table.scale[members],
-        table.limit[members],
-        table.weight[members],
-        table.low[members],
-        table.high[members],
+        part_load,
     )
 
 
 def in_order(values: Floats) -> Floats:
-    """Return sums over the places, added always in the same order: ``(servers, places, n)`` -> ``(servers, 1, n)``.
-
-    Examples
-    --------
-    >>> in_order(np.ones((1, 3, 2))).tolist()
-    [[[3.0, 3.0]]]
-    """
+    """Return sums over the places, added always in the same order: ``(servers, places, n)`` -> ``(servers, 1, n)``."""
     if values.shape[1] == 0:
         return np.zeros((len(values), 1, values.shape[2]))
     total: Floats = np.add.accumulate(values, axis=1)[:, -1:]
@@ -289,7 +276,7 @@ def iterate(
         if not len(active):
             break
     state.pressure[:] = np.maximum(in_order(state.vector) - state.vector, 0.0) + waited(servers.socket, state.waiting)
-    state.speed[:] = _under(servers, state.pressure)[:, :, state.pressure.shape[2]]
+    state.speed[:] = under(servers, state.pressure)[:, :, state.pressure.shape[2]]
 
 
 def _iterate_damped(
@@ -338,8 +325,11 @@ def within_capacities(
     Returns the next waiting time, which is longer if the demand on the memory channel still exceeds its capacity.
     """
     channel = servers.socket.channel
-    if channel is not None and read_back is not None:
-        _hold_back(vector, channel, servers.socket.caps[channel], read_back)
+    if channel is not None and read_back is not None:  # all cards read back less by the same share
+        traffic = vector[:, :, channel]
+        excess = in_order(traffic[:, :, None])[:, 0, 0] - servers.socket.caps[channel]
+        share = np.minimum(np.maximum(excess, 0.0) / np.maximum(in_order(read_back[:, :, None])[:, 0, 0], TINY), 1.0)
+        vector[:, :, channel] = np.maximum(traffic - share[:, None] * read_back, 0.0)
     total = in_order(vector)
     capped = np.minimum(np.maximum(total, servers.least), servers.socket.caps)
     vector *= capped / np.maximum(total, TINY)
@@ -349,14 +339,6 @@ def within_capacities(
     longer = np.maximum(waiting * (total[:, 0, channel] / servers.socket.caps[channel]), 1.0)
     following: Floats = np.minimum(longer, servers.most_waiting)
     return following
-
-
-def _hold_back(vector: Floats, channel: int, most: float, read_back: Floats) -> None:
-    """Reduce the traffic that cards read back, in place and all by the same share, until the channel suffices."""
-    traffic = vector[:, :, [channel]]
-    excess = in_order(traffic)[:, 0, 0] - most
-    share = np.minimum(np.maximum(excess, 0.0) / np.maximum(in_order(read_back[:, :, None])[:, 0, 0], TINY), 1.0)
-    vector[:, :, channel] = np.maximum(traffic[:, :, 0] - share[:, None] * read_back, 0.0)
 
 
 def waited(socket: SharedSocket, waiting: Floats) -> Floats:
@@ -375,23 +357,22 @@ def answer(servers: Servers, vector: Floats, waiting: Floats, age: Floats) -> tu
     """
     size = vector.shape[2]
     beside, added = in_order(vector) - vector, waited(servers.socket, waiting)
-    answers, rates = _under(servers, beside + added), servers.socket.rates
-    possible = answers[:, :, size] * servers.pace
-    if not np.isfinite(servers.offered).any():
-        moved = answers[:, :, :size] * np.where(rates, possible[:, :, None], 1.0)
-        return _burdened(servers, moved), _by_age(servers, moved, possible, age), _read_back(servers, answers, possible)
-    load = load_of(servers.offered, possible)[:, :, None]
-    served = load * possible[:, :, None]
-    faster = _under(servers, beside * np.where(rates, 1.0 / load, 1.0) + added)
-    moved = faster[:, :, :size]
-    if servers.part_load is not None:
-        part = served_part(served, servers.high[:, :, [size]])
-        idle = _under(servers.part_load, beside * np.where(rates, 1.0 / part, 1.0) + added)[:, :, :size]
-        busy = busy_part(load)
-        moved = np.where(servers.part_load.known, busy * answers[:, :, :size] + (1.0 - busy) * idle, moved)
-    moved = moved * np.where(rates, served, 1.0)
-    read_back = _read_back(servers, answers, served[:, :, 0] * busy_part(load[:, :, 0]))
-    return _burdened(servers, moved), _by_age(servers, moved, served[:, :, 0], age), read_back
+    answers, rates = under(servers, beside + added), servers.socket.rates
+    served = busy_mpps = answers[:, :, size] * servers.pace
+    moved = answers[:, :, :size]
+    if np.isfinite(servers.offered).any():
+        load = load_of(servers.offered, served)[:, :, None]
+        served, busy = load[:, :, 0] * served, busy_part(load)
+        busy_mpps = served * busy[:, :, 0]
+        moved = under(servers, beside * np.where(rates, 1.0 / load, 1.0) + added)[:, :, :size]
+        if (idle := servers.part_load) is not None:
+            part = served_part(served, servers.high[:, :, size])[:, :, None]
+            there = under(idle, beside * np.where(rates, 1.0 / part, 1.0) + added)[:, :, :size]
+            moved = np.where(idle.known, busy * answers[:, :, :size] + (1.0 - busy) * there, moved)
+    moved = moved * np.where(rates, served[:, :, None], 1.0)
+    if servers.socket.channel is not None:
+        moved[:, :, servers.socket.channel] *= servers.burden
+    return moved, _by_age(servers, moved, served, age), _read_back(servers, answers, busy_mpps)
 
 
 def _by_age(servers: Servers, moved: Floats, served_mpps: Floats, age: Floats) -> Floats:
@@ -422,12 +403,6 @@ def _by_age(servers: Servers, moved: Floats, served_mpps: Floats, age: Floats) -
     return older
 
 
-def _burdened(servers: Servers, moved: Floats) -> Floats:
-    if servers.socket.channel is not None:
-        moved[:, :, servers.socket.channel] *= servers.burden
-    return moved
-
-
 def _read_back(servers: Servers, answers: Floats, busy_mpps: Floats) -> Floats | None:
     column = servers.start.shape[2] + 2
     if servers.socket.channel is None or not servers.high[:, :, column].any():
@@ -436,15 +411,9 @@ def _read_back(servers: Servers, answers: Floats, busy_mpps: Floats) -> Floats |
     return read_back
 
 
-def smooth_traffic(servers: Servers, pressure: Floats) -> Floats:
-    """Return the smooth approximation of the memory traffic per packet, shape (servers, places)."""
-    traffic: Floats = _under(servers, pressure)[:, :, servers.socket.channel]
-    return traffic
-
-
 def least_traffic(servers: Servers, pressure: Floats) -> Floats:
     """Return each NF's memory traffic per packet if its card reads nothing back, shape (servers, places)."""
-    answers, size = _under(servers, pressure), servers.start.shape[2]
+    answers, size = under(servers, pressure), servers.start.shape[2]
     moved = answers[:, :, servers.socket.channel] * servers.burden - answers[:, :, size + 2]
     return np.maximum(moved, 0.0)
 
@@ -470,7 +439,8 @@ def load_of(offered: Floats, possible_mpps: Floats) -> Floats:
     return np.minimum(np.maximum(offered / np.maximum(possible_mpps, TINY), LEAST_LOAD), 1.0)
 
 
-def _under(servers: Servers | PartLoad, pressure: Floats) -> Floats:
+def under(servers: Servers | PartLoad, pressure: Floats) -> Floats:
+    """Return every NF's smooth answers (counters per packet, speed) at a pressure, shape (servers, places, answers)."""
     basis = pressure_basis(pressure, servers.scale, servers.limit)
     # terms of several columns are added one by one as in the compiled rounds; a matrix product uses another order
     answers: Floats = np.add.reduce(basis[:, :, :, None] * servers.weight, axis=2)

@@ -71,16 +71,6 @@ class Joint(FixedPoints):
         return Joint(**{name: getattr(self, name)[rows] for name in Joint.__dataclass_fields__})
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Converged servers in canonical order; loads are infinite if saturated, `read` marks NFs that models compute."""
-
-    members: NDArray[np.int64]
-    offered: Floats
-    read: NDArray[np.bool_]
-    state: IterationState
-
-
 def solve_joint(
     models: Sequence[NFModel],
     members: NDArray[np.int64],
@@ -107,16 +97,19 @@ def solve_joint(
     order, members, offered = canonical(ranks(models), members, offered_mpps)
     read = (members >= 0) & (order == 0) if first_only else members >= 0
     nfs, parts = response_table(models), []
-    for rows in [np.arange(len(members))] if offered_mpps is None else _parted(offered):
+    reduced: NDArray[np.bool_] = np.logical_or.reduce(np.isfinite(offered), axis=1)
+    # servers with reduced loads are solved together, so that rows are independent
+    groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)] or [np.arange(0)]
+    for rows in groups:
         mixes, loads, back = members[rows], offered[rows], None
-        if is_saturated := not np.isfinite(loads).any():  # each distinct server once
+        if is_saturated := not reduced[rows].any():  # each distinct server once
             mixes, back = distinct_mixes(mixes, len(models))
         state = nfs.settle(nfs.group(mixes, None if is_saturated else loads))
         state = state if back is None else state.rows(back)
         for begin in range(0, max(len(rows), 1), _CHUNK):
             part = rows[begin : begin + _CHUNK]
-            here = _Part(members[part], offered[part], read[part], state.rows(slice(begin, begin + _CHUNK)))
-            parts.append((part, _read(nfs, here, coverage, window_s)))
+            here = members[part], offered[part], read[part], state.rows(slice(begin, begin + _CHUNK))
+            parts.append((part, _read(nfs, *here, coverage, window_s)))
     return placed_back(_joined(parts), order)
 
 
@@ -141,13 +134,6 @@ def canonical(
     offered = np.where((whole >= 0) & ~np.isnan(offered_mpps), offered_mpps, np.inf)
     order = np.lexsort((offered, rank[whole]), axis=-1)
     return order, whole[rows, order], offered[rows, order]
-
-
-def _parted(offered: Floats) -> list[NDArray[np.int64]]:
-    """Return groups of rows to solve together; those with reduced loads are one, so that rows are independent."""
-    reduced = np.isfinite(offered).any(axis=1)
-    groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)]
-    return groups or [np.arange(0)]
 
 
 def check_servers(models: Sequence[NFModel], members: NDArray[np.integer], offered_mpps: Floats | None) -> None:
@@ -248,9 +234,17 @@ def _under(
     return np.minimum(np.maximum(read, answers[1]), answers[2])
 
 
-def _read(nfs: ResponseTable, part: _Part, coverage: float, window_s: float | None) -> Joint:
-    """Return every NF's throughput, computed by its network at the pressure of the equilibrium."""
-    members, state, read, most, present = part.members, part.state, part.read, part.offered, part.members >= 0
+def _read(
+    nfs: ResponseTable,
+    members: NDArray[np.int64],
+    most: Floats,
+    read: NDArray[np.bool_],
+    state: IterationState,
+    coverage: float,
+    window_s: float | None,
+) -> Joint:
+    """Return the throughput of the NFs that `read` marks, computed by their networks at the equilibrium's pressure."""
+    present = members >= 0
     count = np.add.reduce(present, axis=1)
     unread = read & np.isnan(state.mpps)
     if unread.any():

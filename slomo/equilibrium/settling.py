@@ -26,7 +26,7 @@ from slomo.equilibrium.rounds import (
     iterate,
     laid_out,
     least_traffic,
-    smooth_traffic,
+    under,
 )
 from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
 from slomo.errors import ConfigurationError, MissingMetricError
@@ -250,7 +250,7 @@ class ResponseTable:
         """Return each NF's learned memory traffic per packet, divided by its smooth approximation."""
         members, count = group.members, np.add.reduce(group.members >= 0, axis=1, keepdims=True)
         servers = laid_out(self.table, members, group.offered, self.socket, group.full_kib)
-        smooth, burden = smooth_traffic(servers, state.pressure), np.ones(members.shape)
+        smooth, burden = under(servers, state.pressure)[:, :, self.socket.channel], np.ones(members.shape)
         for number in np.unique(members[members >= 0]).tolist():
             response, mine = self.responses[number], (members == number) & np.isinf(group.offered)
             if response.traffic is None or not mine.any():
@@ -276,11 +276,12 @@ class ResponseTable:
         assert self._units is not None
         (loop, lay_out, weigh, leave), (models, features), members = code, self._units, group.members
         scaled = np.empty((members.shape[1], features), dtype=np.float32)
-        sums = np.empty((members.shape[1], _count_of_units(models, features)), dtype=np.float32)
+        units = (models.shape[1] - 3 * features - 2) // (features + 2)  # of a row of `MonotoneSensitivity`
+        sums = np.empty((members.shape[1], units), dtype=np.float32)
         pressure = state.pressure[0]
         previous, moved = np.zeros(pressure.shape), False
         for tolerance, pace in ((_LOOSE * TOLERANCE, state.pace), (TOLERANCE, np.empty(members.shape))):
-            _run_compiled(loop, self.table, self.socket, group, state, tolerance)
+            run_rounds(self.table, self.socket, group, state, tolerance, loop=loop)
             moved = lay_out(models, members, pressure, previous, _MOVED, scaled)
             np.log(scaled, out=scaled)
             weigh(models, members, scaled, sums)
@@ -336,38 +337,25 @@ def run_rounds(
     state: IterationState,
     tolerance: float,
     tries: Sequence[tuple[float, int]] | None = None,
+    loop: Callable[..., Any] | None = None,
 ) -> None:
-    """Iterate from `state` until steps are below `tolerance`; write the result into `state`."""
-    members, offered, full_kib = group.members, group.offered, group.full_kib
-    loop = loop_for(len(members))
-    if loop is None or not members.size or (state.burden != 1.0).any():
-        for begin in range(0, len(members), _LAID_OUT):
-            part = slice(begin, begin + _LAID_OUT)
-            corrections = state.pace[part], state.burden[part]
-            here = laid_out(table, members[part], offered[part], socket, full_kib[part], *corrections)
-            iterate(here, tries or TRIES, state.rows(part), tolerance)
-        return
-    _run_compiled(loop, table, socket, group, state, tolerance, tries)
+    """Iterate from `state` until steps are below `tolerance`; write the result into `state`.
 
-
-def _run_compiled(
-    loop: Callable[..., Any],
-    table: Tables,
-    socket: SharedSocket,
-    group: ServerGroup,
-    state: IterationState,
-    tolerance: float,
-    tries: Sequence[tuple[float, int]] | None = None,
-) -> None:
-    """Iterate as :func:`run_rounds` does, by compiled code."""
-    tables = table.rows, group.members, group.offered, group.is_reduced, state.pace, socket_numbers(socket)
-    how = tolerance, group.full_kib, _as_array(tuple(tries or TRIES)), _ages(table.pressures)
+    `loop`: compiled code; by default it is used if it saves time.
+    """
+    members, offered, full_kib, tries = group.members, group.offered, group.full_kib, tries or TRIES
+    if loop is None:
+        loop = loop_for(len(members))
+        if loop is None or not members.size or (state.burden != 1.0).any():
+            for begin in range(0, len(members), _LAID_OUT):
+                part = slice(begin, begin + _LAID_OUT)
+                corrections = state.pace[part], state.burden[part]
+                here = laid_out(table, members[part], offered[part], socket, full_kib[part], *corrections)
+                iterate(here, tries, state.rows(part), tolerance)
+            return
+    tables = table.rows, members, offered, group.is_reduced, state.pace, socket_numbers(socket)
+    how = tolerance, full_kib, _as_array(tuple(tries)), _ages(table.pressures)
     loop(*tables, *how, state.vectors, state.status, state.waiting, state.age, state.speed)
-
-
-def _count_of_units(models: Floats, features: int) -> int:
-    """Return the number of units of the networks in `models`, the rows of `MonotoneSensitivity`."""
-    return int((models.shape[1] - 3 * features - 2) // (features + 2))
 
 
 @lru_cache(maxsize=256)

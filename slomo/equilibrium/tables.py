@@ -92,13 +92,7 @@ class Tables:
 
 
 def width_of(pressures: int) -> int:
-    """Return the number of columns of a function's terms.
-
-    Examples
-    --------
-    >>> width_of(4), width_of(8)
-    (8, 16)
-    """
+    """Return the number of columns of a function's terms."""
     return -(-(pressures + 3) // _WIDTH) * _WIDTH
 
 
