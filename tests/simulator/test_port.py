@@ -98,20 +98,6 @@ def test_a_port_wide_enough_changes_nothing() -> None:
     assert run(40.0, *names) == run(None, *names)
 
 
-def test_a_narrow_port_divides_its_rate() -> None:
-    """Three saturated functions behind 10 Gbit/s serve a third each, and the wire is full."""
-    served = [sample.throughput_mpps for sample in run(10.0, *["lpm@1500B"] * 3)]
-
-    assert served == pytest.approx([10e3 / 8 / 1520 / 3] * 3, rel=0.02)
-
-
-def test_what_the_port_drops_is_lost() -> None:
-    """Offered twice what the port carries, half is lost though the function could serve it."""
-    (sample,) = run(5.0, "lpm@1500B,100000f,0.822368Mpps")
-
-    assert sample.loss == pytest.approx(0.5, abs=0.02)
-
-
 def test_a_port_is_part_of_the_experiment() -> None:
     """Documents carry it, other ports are other experiments, and one of no rate is refused."""
     narrow = Colocation(MACHINE, None, (parse_workload("lpm"),), port_gbps=10.0)

@@ -61,8 +61,8 @@ def test_an_nf_with_a_core_of_its_own_is_as_fast_as_a_tenant(name: str) -> None:
 def test_weights_divide_a_core() -> None:
     """Three to one in shares is three to one in CPU time, under CFS normal and batch, and EEVDF."""
     text = """
-    stages: {a: {cycles: 400, core: 0, shares: 3072}, b: {cycles: 400, core: 0}}
-    chains: {x: {stages: [a], mpps: 9}, y: {stages: [b], mpps: 9}}
+    stages: {a: {cycles: 4000, core: 0, shares: 3072}, b: {cycles: 4000, core: 0}}
+    chains: {x: {stages: [a], mpps: 1}, y: {stages: [b], mpps: 1}}
     """
     for kind in ("cfs", "batch", "eevdf"):
         stages = play(text, kind, duration_ms=100.0, warm_ms=30.0).stages
@@ -72,8 +72,8 @@ def test_weights_divide_a_core() -> None:
 def test_round_robin_switches_once_per_quantum() -> None:
     """Two NFs that never run dry take turns of a quantum, whatever their shares are."""
     text = """
-    stages: {a: {cycles: 400, core: 0, shares: 3072}, b: {cycles: 400, core: 0}}
-    chains: {x: {stages: [a], mpps: 9}, y: {stages: [b], mpps: 9}}
+    stages: {a: {cycles: 4000, core: 0, shares: 3072}, b: {cycles: 4000, core: 0}}
+    chains: {x: {stages: [a], mpps: 1}, y: {stages: [b], mpps: 1}}
     """
     stages = play(text, "rr", quantum_ms=2.0, duration_ms=200.0).stages
     switches = sum(stage.involuntary_per_s for stage in stages.values())
@@ -85,8 +85,8 @@ def test_round_robin_switches_once_per_quantum() -> None:
 def test_a_slice_of_eevdf_ends_at_a_tick() -> None:
     """Two NFs that never run dry take turns of the slice rounded up to ticks."""
     text = """
-    stages: {a: {cycles: 400, core: 0}, b: {cycles: 400, core: 0}}
-    chains: {x: {stages: [a], mpps: 9}, y: {stages: [b], mpps: 9}}
+    stages: {a: {cycles: 4000, core: 0}, b: {cycles: 4000, core: 0}}
+    chains: {x: {stages: [a], mpps: 1}, y: {stages: [b], mpps: 1}}
     """
     system = parse_chains(text)
     scheduler = Scheduler("eevdf", base_slice_ms=1.4, tick_ms=4.0)
@@ -168,8 +168,8 @@ def test_back_pressure_saves_work() -> None:
 
 def test_equal_arguments_give_equal_results() -> None:
     """Same seed, same numbers; another seed, others."""
-    assert play(CHAIN, seed=5) == play(CHAIN, seed=5)
-    assert play(CHAIN, seed=5) != play(CHAIN, seed=6)
+    first, again, other = (play(CHAIN, seed=seed, duration_ms=3.0, warm_ms=1.0) for seed in (5, 5, 6))
+    assert first == again != other
 
 
 def test_switches_cost_what_they_evict() -> None:
@@ -190,22 +190,12 @@ def test_hand_over_costs_by_distance() -> None:
     text = "stages: {{a: {{cycles: 90, core: {}}}, b: {{cycles: 90, core: {}}}, c: {{cycles: 90, core: {}}}}}\n"
     text += "chains: {{x: {{stages: [a, b, c]}}}}"
     near, away, torn = (
-        play(text.format(*cores)).chains["x"].throughput_mpps for cores in ((0, 1, 2), (8, 9, 10), (8, 0, 9))
+        play(text.format(*cores), duration_ms=3.0, warm_ms=1.0).chains["x"].throughput_mpps
+        for cores in ((0, 1, 2), (8, 9, 10), (8, 0, 9))
     )
 
     assert near > away
     assert near > torn
-
-
-def test_chains_share_the_port() -> None:
-    """Two chains that offer more than the wire carries get the wire's rate together."""
-    text = """
-    stages: {a: {cycles: 20, core: 0}, b: {cycles: 20, core: 1}}
-    chains: {x: {stages: [a], mpps: 2.5, packet_size_b: 1500}, y: {stages: [b], mpps: 2.5, packet_size_b: 1500}}
-    """
-    chains = play(text, duration_ms=10.0).chains
-
-    assert sum(chain.gbps for chain in chains.values()) == pytest.approx(40.0, rel=0.02)
 
 
 def test_responsive_source_reaches_its_rate_alone() -> None:

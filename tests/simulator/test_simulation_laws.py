@@ -63,7 +63,7 @@ def test_occupancy_never_exceeds_the_cache(machine, mix, seed):
 def test_equal_seeds_give_equal_bytes(machine, mix, seed):
     """Law 6: the same arguments give the same result, byte for byte."""
     seats = [tenant(name, core) for core, name in enumerate(mix)]
-    first, second = (simulate(load_machine(machine), seats, seed=seed, **SHORT) for _ in range(2))
+    first, second = (simulate(load_machine(machine), seats, seed=seed, tolerance=0.1, **SHORT) for _ in range(2))
     assert pickle.dumps(first) == pickle.dumps(second)
 
 

@@ -9,7 +9,7 @@ from slomo.simulator.engine import Tenant, simulate
 from slomo.simulator.programs.layout import scale_of, seat_of
 from slomo.simulator.programs.program import program
 from slomo.vocabulary.machine import load_machine
-from slomo.vocabulary.network_function import load_network_function, parse_network_function
+from slomo.vocabulary.network_function import load_network_function
 from slomo.vocabulary.workload import Traffic, Workload
 
 BROADWELL = load_machine("e5-2620v4")
@@ -147,16 +147,6 @@ def test_a_chain_has_one_access_in_flight():
         for pattern in ("chain", "random", "sequential")
     ]
     assert rates[0] < 0.5 * rates[1] < 0.5 * rates[2]
-
-
-def test_a_shared_accelerator_is_shared():
-    """Two NFs at one accelerator take turns: T = 1 / (own + other)."""
-    engine = "accelerator: {name: regex, service_ns: 1000}"
-    text = f"description: regex\nsimulated: {{compute_cycles: 100, instructions: 100, {engine}}}"
-    own = parse_network_function(text, "own.yaml", default_name="own")
-    seats = [Tenant(Workload("own"), own, core) for core in (0, 1)]
-    assert mpps(seats[0]) == pytest.approx(0.93, rel=0.05)
-    assert mpps(*seats) == pytest.approx(0.5, rel=0.05)
 
 
 def test_written_data_are_written_back():
