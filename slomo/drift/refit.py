@@ -19,11 +19,19 @@ from slomo.models.base import Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.models.functions.monotone import MonotoneSensitivity
+from slomo.models.functions.plane import PlaneSensitivity
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import NFModel
-from slomo.models.responses.sensitivity import ConstantSensitivity, CurveSensitivity, LinearSensitivity, TreeSensitivity
+from slomo.models.responses.sensitivity import (
+    AVERAGED,
+    AveragedSensitivity,
+    ConstantSensitivity,
+    CurveSensitivity,
+    LinearSensitivity,
+    TreeSensitivity,
+)
 from slomo.training.features import Subject, subjects
 from slomo.training.response_fit import solo_vector
 from slomo.vocabulary.defaults import DEFAULT_MODEL
@@ -48,9 +56,15 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
     under ``refit``. The old model stays unless runs that were left out (competitor settings, one by one) are predicted
     better from the other runs, by more than twice the standard error of that gain.
 
-    Raises UnknownNameError without runs of the workload; MissingMetricError if none of them was alone, since everything
-    else is relative to solo throughput.
+    Raises InvalidValueError for a family that cannot be scaled; UnknownNameError without runs of the workload;
+    MissingMetricError if none of them was alone, since everything else is relative to solo throughput.
     """
+    if fixed := [name for name, each in model.sensitivity.items() if not isinstance(each, _SCALABLE)]:
+        raise InvalidValueError(
+            f"models of '{model.workload.key}' on {model.machine} of family {', '.join(fixed)} cannot be corrected by "
+            "a few runs",
+            hint="train them again on all runs: slomo train DATASET",
+        )
     subject = next(subjects(dataset, [model.workload.key]))
     gain, standard_error = _gain(model, subject)
     if not gain > SURE * standard_error:
@@ -89,10 +103,12 @@ def _rows(subject: Subject, chosen: NDArray[np.bool_]) -> Subject:
 def _scaled_to(model: NFModel, subject: Subject) -> NFModel:
     """Return the model scaled to new runs, whether better or not."""
     solo = subject.solo_mpps
-    factors = {name: _loss_factor(model, name, subject, solo) for name in model.sensitivity}
+    factors = {name: _loss_factor(model, name, subject, solo) for name in model.sensitivity if name != AVERAGED}
     sensitivity = {
-        name: _scaled(item, factors[name], model.solo_mpps, solo) for name, item in model.sensitivity.items()
+        name: _scaled(model.sensitivity[name], factor, model.solo_mpps, solo) for name, factor in factors.items()
     }
+    if isinstance(mean := model.sensitivity.get(AVERAGED), AveragedSensitivity):
+        sensitivity[AVERAGED] = replace(mean, models={name: sensitivity[name] for name in mean.weights})
     profile, gains = _profile(model, subject)
     updated = replace(
         model,
@@ -145,13 +161,7 @@ def _shrunken_ratio(foretold: Floats, measured: Floats, prior_runs: float) -> fl
 
 def _scaled(item: SensitivityModel, factor: float, old_mpps: float, new_mpps: float) -> SensitivityModel:
     """Return a model with losses multiplied by `factor`, relative to the new solo throughput."""
-    for kind, scale in _SCALES.items():
-        if isinstance(item, kind):
-            scaled: SensitivityModel = scale(item, factor, old_mpps, new_mpps)
-            return scaled
-    raise InvalidValueError(
-        f"model '{item.name}' is a {type(item).__name__}, which cannot be scaled", hint="train it again instead"
-    )
+    return next(scale for kind, scale in _SCALES.items() if isinstance(item, kind))(item, factor, old_mpps, new_mpps)
 
 
 def _scaled_trees(item: TreeSensitivity, factor: float, old_mpps: float, new_mpps: float) -> TreeSensitivity:
@@ -184,6 +194,11 @@ def _scaled_line(item: LinearSensitivity, factor: float, old_mpps: float, new_mp
     return replace(item, intercept_mpps=item.intercept_mpps * gain + (1.0 - factor) * new_mpps, slope=item.slope * gain)
 
 
+def _scaled_plane(item: PlaneSensitivity, factor: float, old_mpps: float, new_mpps: float) -> PlaneSensitivity:
+    gain = factor * new_mpps / old_mpps
+    return replace(item, start_mpps=item.start_mpps * gain + (1.0 - factor) * new_mpps, slopes=item.slopes * gain)
+
+
 def _scaled_curve(item: CurveSensitivity, factor: float, old_mpps: float, new_mpps: float) -> CurveSensitivity:
     return replace(item, mpps=item.mpps * factor * new_mpps / old_mpps + (1.0 - factor) * new_mpps)
 
@@ -198,9 +213,11 @@ _SCALES: Mapping[type, Callable[..., SensitivityModel]] = {
     AdditiveSensitivity: _scaled_additive,
     MonotoneSensitivity: _scaled_monotone,
     LinearSensitivity: _scaled_line,
+    PlaneSensitivity: _scaled_plane,
     CurveSensitivity: _scaled_curve,
     ConstantSensitivity: _scaled_constant,
 }
+_SCALABLE = (*_SCALES, AveragedSensitivity)
 
 
 def _profile(model: NFModel, subject: Subject) -> tuple[ContentiousnessProfile, dict[str, float]]:

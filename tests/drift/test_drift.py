@@ -285,6 +285,16 @@ def test_a_refit_needs_a_run_alone(toy_library: ModelLibrary, toy_profile: Profi
         refit(old, contended)
 
 
+def test_a_family_that_cannot_be_scaled_is_refused_by_name(
+    toy_library: ModelLibrary, toy_profile: ProfileDataset
+) -> None:
+    """A family of a plug-in, or of pairs by name, is named together with its function and machine."""
+    old = next(model for model in models_of(toy_library) if model.workload.nf == "lpm")
+    other = replace(old, sensitivity={**old.sensitivity, "ours": object()})
+    with pytest.raises(InvalidValueError, match=r"'lpm@.*' on e5-2620v4 of family ours cannot be corrected"):
+        refit(other, toy_profile)
+
+
 def test_the_monitor_trusts_a_model_that_was_refitted(
     toy_library: ModelLibrary, toy_profile: ProfileDataset, toy_mixes: ProfileDataset
 ) -> None:

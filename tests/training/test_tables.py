@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from slomo.drift.refit import refit
 from slomo.errors import ConfigurationError
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import AveragedSensitivity
@@ -34,7 +35,7 @@ def table(tmp_path_factory) -> ProfileDataset:
 @pytest.fixture(scope="module")
 def library(table) -> ModelLibrary:
     """Trained on the table; few families, as each costs time."""
-    return train(table, models=["slomo-xgb", "extra-trees", "boosted-trees"])
+    return train(table, models=["slomo-xgb", "extra-trees", "boosted-trees", "linear"])
 
 
 def test_no_family_of_forced_shape_answers(library):
@@ -77,6 +78,23 @@ def test_an_average_comes_back_from_files(library, table, tmp_path):
     broken = replace(told, sensitivity={**model.sensitivity, "averaged": other})
     with pytest.raises(ConfigurationError, match="weights of boosted-trees, lost"):
         ModelLibrary.load(ModelLibrary([broken]).save(tmp_path / "broken")).find("acl").model("averaged")
+
+
+def test_a_few_rows_bring_an_average_up_to_date(library, table):
+    """Twelve rows that are 30 % slower leave a third of the average's error, and of each averaged family's."""
+    model, frame = library.find("acl"), table.frame.iloc[:36]
+    weights = {"boosted-trees": 0.7, "linear": 0.3}
+    average = AveragedSensitivity({name: model.sensitivity[name] for name in weights}, weights)
+    old = replace(model, sensitivity={**model.sensitivity, "averaged": average}, chosen="averaged")
+    slower = frame.assign(throughput_mpps=0.7 * frame["throughput_mpps"])
+    new = refit(old, ProfileDataset(slower.iloc[:12].reset_index(drop=True), table.environment))
+    rows = table.vectors("competition", list(average.feature_names)).to_numpy(dtype=float)[12:36]
+    errors = [
+        np.abs(each.model("averaged").predict_mpps(rows) - slower["throughput_mpps"].to_numpy()[12:]).mean()
+        for each in (old, new)
+    ]
+    assert errors[1] < 0.34 * errors[0]
+    assert new.sensitivity["averaged"].models["linear"] is new.sensitivity["linear"]
 
 
 def scenarios(folder, count, seed, label):
