@@ -189,12 +189,12 @@ def pressures_of(
 def _repeats(mpps: Floats, guess: Floats, solo_mpps: float) -> Floats:
     """Return the variation of measurements with little predicted loss.
 
-    It replaces that of mixes at reduced load, whose NFs lose no throughput and therefore vary at most as much; it
-    counts as that at half load.
+    It replaces that of mixes at reduced load, whose NFs lose no throughput and therefore vary at most as much: as that
+    at the largest load, where queues scatter most (`slomo.models.responses.arrivals`).
     """
     known = np.flatnonzero(np.isfinite(guess) & (guess > 0.0))
     mild = known[np.argsort(-guess[known], kind="stable")][: max(_FEWEST_MILD, len(known) // _MILD)]
-    return arrival_scores(np.minimum(mpps[mild], solo_mpps), np.minimum(guess[mild], solo_mpps), 0.5)
+    return arrival_scores(np.minimum(mpps[mild], solo_mpps), np.minimum(guess[mild], solo_mpps), BUSIEST)
 
 
 def _strays(subject: Subject, repeats: Floats, possible_mpps: Callable[[Floats], Floats]) -> Floats:
