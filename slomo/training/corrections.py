@@ -353,12 +353,13 @@ def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
 
     With 0 the converted counter is constant; with 1 it varies with pressure as on the other machine. The factor of
     `_KEPT` is taken with which the counter was predicted best in held-out runs; the function's own errors count as much
-    as the mean error of all functions.
+    as the mean error of all functions in whose runs the counter is not always 0: of 0 there are no relative errors.
     """
     shares: list[dict[str, float]] = [{} for _ in functions]
     for name in sorted({name for each in functions for name in each.own}):
         own = [each.own_errors(name) if name in each.own else np.zeros(len(_KEPT)) for each in functions]
-        everybody = np.mean(own, axis=0)
+        is_counted = [name in each.own and bool(each.own[name][0].any()) for each in functions]
+        everybody = np.mean(own, axis=0, where=np.array(is_counted)[:, np.newaxis]) if any(is_counted) else 0.0
         for kept, errors in zip(shares, own, strict=True):
             kept[name] = _KEPT[int(np.argmin(errors + everybody))]
     return list(shares)

@@ -18,7 +18,7 @@ from slomo.placement.problem.request import SLO, Request
 from slomo.prediction.predictor import Predictor
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.training.corrections import Corrected, HeldOut, jointly
+from slomo.training.corrections import Corrected, HeldOut, jointly, kept_shares
 from slomo.training.features import subjects
 from slomo.training.missed_lines import Leak, leak_of
 from slomo.training.server_response_fit import recalibrated
@@ -216,6 +216,16 @@ def test_packets_of_all_functions_tell_when_cards_miss_lines(before: ModelLibrar
     assert moved[missed > 0.0] == pytest.approx(64e6 / 2**20 * missed[missed > 0.0])
     assert (missed > 0.0).any()
     assert leak_of([replace(card, measured=card.converted) for card in cards]) is None
+
+
+def test_a_card_that_misses_nothing_decides_for_its_function_alone(before: ModelLibrary) -> None:
+    """Its converted misses are dropped; those of a function whose conversion is exact are kept."""
+    model = before.find("snort")
+    runs = next(each for each in subjects(thinned("silver-4110", 10)) if each.workload.key == model.workload.key)
+    one = Corrected.of(model, load_machine("e5-2620v4"), OTHER, runs)
+    missed = np.random.default_rng(0).uniform(1.0, 9.0, len(one.mpps_there))
+    none, exact = (replace(one, own={"PCIEMISS": np.array([each, missed])}) for each in (0.0 * missed, missed))
+    assert [kept["PCIEMISS"] for kept in kept_shares([none, exact])] == [0.0, 1.0]
 
 
 def test_room_is_counted_in_halvings(before: ModelLibrary) -> None:
