@@ -127,30 +127,22 @@ def _lines(
     system: ChainSystem, everyone: Sequence[Seat], tenants: s.Ints, pools: Sequence[int], cores: Sequence[int]
 ) -> tuple[tuple[s.Ints, s.Floats, s.Ints], _Lines]:
     """Assign numbers to all lines: buffers by chain, rings by stage, then data by tenant, then the kernel's lines."""
-    stages = len(system.stages)
-    buffers, rings, kernel, owners, line = [], [], [], [], _ZERO_LINE
-    owners.append(np.zeros(_ZERO_LINE, dtype=np.int16))
-    for place, chain in enumerate(system.chains):
-        count = pools[place] * (packet_lines(chain) + 1)
-        buffers.append(line)
-        owners.append(np.full(count, 2 * (stages + place), dtype=np.int16))
-        line += count
-    for place in range(stages):
-        count = max(1, system.queue_capacity // SLOTS_PER_LINE)
-        rings.append(line)
-        owners.append(np.full(count, 2 * place, dtype=np.int16))
-        line += count
-    shared = line
-    tenants[:, s.T_DATA_LINE] = shared
+    stages, chains = len(system.stages), len(system.chains)
+    counts = [_ZERO_LINE, *(pool * (packet_lines(chain) + 1) for pool, chain in zip(pools, system.chains, strict=True))]
+    counts += [max(1, system.queue_capacity // SLOTS_PER_LINE)] * stages
+    owners = [0, *(2 * (stages + place) for place in range(chains)), *(2 * place for place in range(stages))]
+    *begins, shared = np.cumsum(counts).tolist()
+    tenants[:, s.T_DATA_LINE] = line = shared
     structures = StructureRows()
     for place, seat in enumerate(everyone):
         begin, line = line, structures.add(seat.program, line)
-        owners.append(np.full(line - begin, 2 * place + 1, dtype=np.int16))
-    for place in range(len(cores)):
-        kernel.append(line)
-        owners.append(np.full(KERNEL_LINES, 2 * (len(everyone) - len(cores) + place) + 1, dtype=np.int16))
-        line += KERNEL_LINES
-    return structures.arrays(), _Lines(buffers, rings, kernel, shared, np.concatenate(owners))
+        counts.append(line - begin)
+        owners.append(2 * place + 1)
+    kernel = [line + KERNEL_LINES * place for place in range(len(cores))]
+    counts += [KERNEL_LINES] * len(cores)
+    owners += [2 * place + 1 for place in range(len(everyone) - len(cores), len(everyone))]
+    of_lines = np.repeat(np.array(owners, dtype=np.int16), counts)
+    return structures.arrays(), _Lines(begins[:chains], begins[chains:], kernel, shared, of_lines)
 
 
 def _settings(machine: Machine, system: ChainSystem, scheduler: Scheduler, manager: Manager) -> s.Floats:
