@@ -70,21 +70,15 @@ class Document:
 
 
 def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int = DOCUMENT_BYTES) -> T:
-    """Read a JSON, YAML or TOML file as a value of a class.
+    """Read a JSON, YAML or TOML file as a value of a dataclass, msgspec structure or plain type, its ranges checked.
 
-    ``.toml`` is read as TOML, everything else as JSON or YAML. `kind`: a dataclass, a msgspec structure, or a plain
-    type such as ``dict[str, float]``. Ranges are those of its annotations (`slomo.files.ranges`); ``schema_version``
-    must be that of the class's module. `hint`: advice for the author of the file. `limit`: largest size of the file
-    [bytes]. Raises ConfigurationError, with line, field, value and allowed values.
+    `hint`: advice for the author of the file. ``schema_version`` must be that of the class's module.
     """
     return parse(read_text(path, limit, hint), str(path), hint).to(kind, hint)
 
 
 def parse(text: str, name: str, hint: str | None = None) -> Document:
-    r"""Parse JSON or YAML, or TOML if the file name says so.
-
-    Raises ConfigurationError for an invalid text, a repeated key, a number that is not finite or has too many digits,
-    and for too many fields or levels.
+    r"""Parse JSON or YAML, or TOML if the file name says so, of bounded size and depth.
 
     Examples
     --------
@@ -115,12 +109,7 @@ def convert(
     hint: str | None = None,
     lines: Callable[[], Mapping[Position, int]] = dict,
 ) -> T:
-    """Make a value of a class from plain data.
-
-    Raises ConfigurationError for a field that is missing, unknown, of another type, or out of range; its description in
-    the class (``Meta(description=...)``) is the default hint. Raises SlomoError for values that the class itself
-    refuses, with the file's name added.
-    """
+    """Make a value of a class from plain data; by default the hint of an error is the field's description there."""
     try:
         named: Any = kind
         if _holds_dataclasses(named):
@@ -128,15 +117,12 @@ def convert(
         value: T = msgspec.convert(data, kind, dec_hook=_array)
     except msgspec.ValidationError as problem:
         message, position, described = _in_words(str(problem), data, kind)
-        line = _line(position, lines())
+        line = line_of(position, lines())
         raise ConfigurationError(f"{name}{f':{line}' if line else ''}: {message}", hint=hint or described) from None
     except (RecursionError, ArithmeticError, LookupError, AttributeError, UnicodeError) as problem:
         raise ConfigurationError(f"{name}: cannot be read: {problem}", hint=hint) from None
-    except ConfigurationError as problem:
-        raise ConfigurationError(f"{name}: {problem.message}", hint=problem.hint or hint) from None
     except SlomoError as problem:
-        problem.message = f"{name}: {problem.message}"
-        problem.hint = problem.hint or hint
+        problem.message, problem.hint = f"{name}: {problem.message}", problem.hint or hint
         raise
     return value
 
@@ -237,9 +223,11 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
         if isinstance(info, msgspec.inspect.DataclassType):
             for key in data:
                 if key == "schema_version" and key not in kinds:
-                    _check_version(data[key], info.cls)
+                    module = sys.modules[info.cls.__module__]
+                    check_version(data[key], getattr(module, "SCHEMA_VERSION", None), info.cls)
                 elif key not in kinds:
-                    raise _unknown_field(key, position)
+                    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in position)
+                    raise msgspec.ValidationError(f"Object contains unknown field `{key}` - at `${place}`")
         return [(key, value, kinds[key]) for key, value in data.items() if key in kinds]
     if isinstance(info, msgspec.inspect.CollectionType) and isinstance(data, list):
         return [] if isinstance(info.item_type, _LEAVES) else [(n, item, info.item_type) for n, item in enumerate(data)]
@@ -248,9 +236,8 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
     return []
 
 
-def _check_version(version: object, kind: type) -> None:
+def check_version(version: object, readable: object, kind: type) -> None:
     """Raise an error for a document of another schema version."""
-    readable = getattr(sys.modules[kind.__module__], "SCHEMA_VERSION", None)
     if version != readable:
         raise ConfigurationError(
             f"{kind.__name__} of schema version {version}, this slomo reads version {readable}",
@@ -262,11 +249,6 @@ def _check_version(version: object, kind: type) -> None:
 def _field_types(kind: type) -> Mapping[str, Any]:
     info: Any = _type_info(kind)
     return {each.encode_name: each.type for each in info.fields}
-
-
-def _unknown_field(key: object, position: Position) -> msgspec.ValidationError:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in position)
-    return msgspec.ValidationError(f"Object contains unknown field `{key}` - at `${place}`")
 
 
 def _place(problem: str, data: Any, kind: Any) -> Position:
@@ -411,7 +393,8 @@ def _whole(data: Any) -> str:
     return "is empty" if data is None else f"is {_shown(data, ())}"
 
 
-def _line(position: Position, lines: Mapping[Position, int]) -> int | None:
+def line_of(position: Position, lines: Mapping[Position, int]) -> int | None:
+    """Return the line of a field, or of the nearest field around it that has one."""
     while position and position not in lines:
         position = position[:-1]
     return lines.get(position, 1 if lines else None)

@@ -19,19 +19,9 @@ DRAFT = ".slomo-draft"
 
 
 def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], object], mode: int = 0o666) -> Path:
-    """Write a file completely, or leave the old file unchanged.
+    """Write a file completely, or raise StoreError and leave the old file unchanged; make a missing folder.
 
-    Raises StoreError on a full disk, a read-only directory or any other failure; the old file is then unchanged.
-
-    `content`: text (written as UTF-8), bytes, or a function that writes to an open file. A missing folder is created.
-    `mode`: permissions of the file, restricted by the umask.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     write_durably(Path(folder, "placed.json"), "{}").read_text()
-    '{}'
+    `content`: text (written as UTF-8), bytes, or a function that writes to an open file.
     """
     place, draft = Path(path), ""
     if "\0" in str(place):
@@ -66,10 +56,7 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
 
 
 def overwrite(path: str | Path, content: bytes, place: int = 0) -> None:
-    """Overwrite a part of an existing file in place and sync the file; this works even on a full disk.
-
-    A kill may leave the part incomplete, which a reader must detect. Raises StoreError if writing fails.
-    """
+    """Overwrite a part of a file in place, even on a full disk; a kill may leave it incomplete, as readers must see."""
     try:
         with Path(path).open("r+b") as file:
             file.seek(place)
@@ -119,17 +106,7 @@ def _sweep(folder: Path) -> None:
 
 @contextmanager
 def turn_taking(folder: str | Path) -> Iterator[None]:
-    """Let only one writer at a time write in a folder; the lock is released when the writer's process ends.
-
-    Raises StoreError if the folder cannot be created or written to.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder, turn_taking(folder):
-    ...     write_durably(Path(folder, "a"), "1").name
-    'a'
-    """
+    """Let only one writer at a time write in a folder; the lock is released when the writer's process ends."""
     turn = LockFile(Path(folder, ".turn"))
     try:
         turn.path.parent.mkdir(parents=True, exist_ok=True)

@@ -73,9 +73,9 @@ def parse_json(text: str | bytes, name: str, hint: str | None = None, most: floa
         where, message = _locate(text if isinstance(text, str) else text.decode("utf-8", "replace"), problem)
         raise ConfigurationError(f"{name}:{where}: {message}", hint=hint) from None
     except (ValueError, RecursionError) as problem:
-        line = getattr(problem, "lineno", None)
-        reason = getattr(problem, "msg", None) or "nests too deep"
-        where = f"{name}:{line}:{problem.colno}" if isinstance(problem, json.JSONDecodeError) else name
+        where, reason = name, "nests too deep"
+        if isinstance(problem, json.JSONDecodeError):
+            where, reason = f"{name}:{problem.lineno}:{problem.colno}", problem.msg
         raise NotJsonError(f"{where}: is not JSON: {reason}", hint=hint) from None
 
 

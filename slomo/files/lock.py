@@ -21,19 +21,7 @@ class LockHeldError(Exception):
 
 
 class LockFile:
-    r"""A lock that other processes see as a file at a path.
-
-    `path`: the lock file, which exists only while the lock is held. `mode`: permissions of the file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     lock = LockFile(Path(folder, "a.lock"))
-    ...     lock.acquire()
-    ...     lock.held, lock.path.read_text() == f"{os.getpid()}\n"
-    (True, True)
-    """
+    """A lock that other processes see as a file at a path, while it is held."""
 
     def __init__(self, path: Path, mode: int = 0o644) -> None:
         self.path, self._mode = path, mode
@@ -45,11 +33,7 @@ class LockFile:
         return self._descriptor is not None
 
     def acquire(self, *, wait: bool = False) -> None:
-        """Acquire the lock, unless this object already holds it.
-
-        `wait`: whether to wait for the present holder, without time limit. Without `wait`, raises LockHeldError if
-        another process or object holds the lock. Raises OSError if the file cannot be opened.
-        """
+        """Acquire the lock, unless this object holds it; LockHeldError if another one does and `wait` is not set."""
         while self._descriptor is None:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, self._mode)
             try:
@@ -77,12 +61,7 @@ class LockFile:
 
 @contextmanager
 def held_alone(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock file during a `with` block.
-
-    Raises StoreError at once if another process or thread holds the lock or its file cannot be made.
-
-    `what`: name of the guarded object, for error messages.
-    """
+    """Hold the lock file of `what` during a `with` block; StoreError at once if another one holds it."""
     lock = LockFile(path)
     try:
         lock.acquire()

@@ -16,9 +16,8 @@ _LOOK_S = 0.05
 def in_turn(dispatcher: Any, digest: str) -> Any:
     """Make a function that numba compiles and caches wait while another process compiles it; return the function.
 
-    The second process then reads the machine code of the first. If the cache's folder cannot be written or has an
-    unknown layout, each process compiles for itself. Stored machine code is valid while the source has this `digest`;
-    numba itself compares only size and date of the function's own file.
+    Machine code is valid while the source has this `digest`; numba itself compares size and date of the file. If the
+    cache's folder cannot be written or has an unknown layout, each process compiles for itself.
     """
     try:
         dispatcher._cache._cache_file._source_stamp = digest

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from slomo.errors import ConfigurationError, InvalidValueError
-from slomo.files.documents import convert
+from slomo.files.documents import check_version, convert
 
 _Reader = Callable[[Any], Any]
 _LEAVES = frozenset({float, int, str, bool, type(None)})
@@ -68,20 +68,14 @@ class Stored:
         shape, readers = _shape(kind)
         if not isinstance(data, Mapping):
             raise ConfigurationError(f"{cls.__name__}: got {type(data).__name__}, needed a mapping of fields")
-        if (version := cls._head.get("schema_version")) is not None and data.get("schema_version") != version:
-            raise ConfigurationError(
-                f"{cls.__name__} of schema version {data.get('schema_version')}, this slomo reads version {version}",
-                hint="write it again with this version of slomo",
-            )
+        if "schema_version" in cls._head:
+            check_version(data.get("schema_version"), cls._head["schema_version"], cls)
         read = convert(data, shape, cls.__name__)
         values = {name: getattr(read, name) for name in shape.__struct_fields__}
         return cls(**{n: readers[n](v) if n in readers else v for n, v in values.items() if v is not msgspec.UNSET})
 
     def check_ranges(self, who: str) -> dict[str, Any]:
-        """Return the plain fields converted to their types; InvalidValueError for one outside its annotated range.
-
-        `who`: name of the value in error messages.
-        """
+        """Return the plain fields converted to their types; InvalidValueError for one outside its annotated range."""
         kind: Any = type(self)
         try:
             read = convert(vars(self), _shape(kind)[0], who)
@@ -91,13 +85,7 @@ class Stored:
 
 
 def stored(value: Any) -> Any:
-    """Convert a value to mappings, lists, texts and numbers; a part with its own stored form is written in that form.
-
-    Examples
-    --------
-    >>> stored({"a": (1, 2)})
-    {'a': [1, 2]}
-    """
+    """Convert a value to mappings, lists, texts and numbers; a part with a form of its own is written in that form."""
     if type(value) in _LEAVES:
         return value
     if hasattr(value, "to_dict"):

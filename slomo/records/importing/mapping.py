@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slomo.errors import ConfigurationError, InvalidValueError, SlomoError
-from slomo.files.documents import convert, parse
+from slomo.files.documents import convert, line_of, parse
 from slomo.files.json_text import Position
 from slomo.files.opening import read_text
 from slomo.records.importing.mapping_file import ColumnEntry, MappingFile
@@ -51,25 +51,13 @@ class TableMapping:
 
     def fault(self, position: Position, what: str, hint: str | None = None) -> ConfigurationError:
         """Return an error that names a field of the mapping, with file and line."""
-        listed_position = position
-        while listed_position and listed_position not in self.lines:
-            listed_position = listed_position[:-1]
-        where = f"{self.name}:{self.lines[listed_position]}" if listed_position in self.lines else self.name
+        line = line_of(position, self.lines)
+        where = self.name if line is None else f"{self.name}:{line}"
         return ConfigurationError(f"{where}: field '{'.'.join(map(str, position))}': {what}", hint=hint)
 
 
 def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
-    """Read and check a mapping, which states the meaning of a table's columns.
-
-    `source`: a YAML file, the name of a mapping that ships with slomo, or the content of such a file. Raises
-    ConfigurationError, which names file, line and field.
-
-    Examples
-    --------
-    >>> document = {"machine": "bf2", "nf": "acl", "columns": {"perf": {"target": "throughput", "unit": "kpps"}}}
-    >>> load_mapping(document).workload().key
-    'acl@64B,100000f'
-    """
+    """Read and check a mapping: a YAML file, the name of a mapping that ships with slomo, or its content."""
     lines: Mapping[Position, int] = {}
     if isinstance(source, Mapping):
         data, name = dict(source), "mapping"
@@ -84,15 +72,7 @@ def load_mapping(source: str | Path | Mapping[str, Any]) -> TableMapping:
 
 
 def metric_factor(target: Metric, unit: str | None) -> float:
-    """Return the factor that converts `unit` to the counter's own unit.
-
-    Raises InvalidValueError if the unit has another dimension.
-
-    Examples
-    --------
-    >>> metric_factor(metric("L2MISS"), "1/s"), metric_factor(metric("L3OCC"), "MiB")
-    (1e-06, 1024.0)
-    """
+    """Return the factor that converts `unit` to the counter's own; InvalidValueError for another dimension."""
     if unit is None or unit == target.unit:
         return 1.0
     if target.unit == "M/s" and unit in _RATES:
@@ -106,13 +86,7 @@ def metric_factor(target: Metric, unit: str | None) -> float:
 
 
 def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) -> float:
-    """Convert a throughput to [Mpps]; with a unit of time, or `inverse`, the value is the reciprocal of a rate.
-
-    Examples
-    --------
-    >>> throughput_mpps(630.0, "kpps"), throughput_mpps(0.25, "us"), throughput_mpps(0.002, "kpps", inverse=True)
-    (0.63, 4.0, 0.5)
-    """
+    """Convert a throughput to [Mpps]; with a unit of time, or `inverse`, the value is the reciprocal of a rate."""
     unit = unit or "Mpps"
     if unit in UNITS and UNITS[unit][0] == "time":
         return 1.0 / (value * unit_factor(unit, "us"))
@@ -122,15 +96,8 @@ def throughput_mpps(value: float, unit: str | None, *, inverse: bool = False) ->
 def target_mpps(value: float, column: ColumnEntry, solo_mpps: float) -> float:
     """Convert a cell of the target's column to a throughput [Mpps].
 
-    A response latency is measured by a client that waits for each answer, so its inverse is the rate. A share is
-    relative to the solo throughput `solo_mpps`; if that is unknown, it is taken as 1, so that all throughputs are
-    shares.
-
-    Examples
-    --------
-    >>> share, latency = ColumnEntry(target="share", unit="%"), ColumnEntry(target="latency")
-    >>> target_mpps(80.0, share, 2.5), target_mpps(4.0, latency, 1.0)
-    (2.0, 0.25)
+    A response latency is measured by a client that waits for each answer, so its inverse is the rate. With an unknown
+    solo throughput of 1, all throughputs are shares.
     """
     if column.target == "share":
         return value * (0.01 if column.unit == "%" else 1.0) * solo_mpps
