@@ -134,7 +134,7 @@ class ProfileDataset:
                 if name not in list(Plan):
                     raise UnknownNameError("plan", name, Plan)
             keep &= self._frame[schema.PLAN].isin(plans).to_numpy(dtype=bool)
-        return self._with(self._frame[keep])
+        return self.rows(keep)
 
     def converged(self) -> "ProfileDataset":
         """Return the rows of runs that converged; only these are used for training.
@@ -144,7 +144,7 @@ class ProfileDataset:
         >>> len(ProfileDataset.from_measurements([], {"testbed": "simulated"}).converged())
         0
         """
-        return self._with(self._frame[self._frame[schema.STABILITY] != Stability.UNCONVERGED])
+        return self.rows((self._frame[schema.STABILITY] != Stability.UNCONVERGED).to_numpy())
 
     def vectors(self, prefix: str, names: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the metrics of vector `prefix` of all rows as a frame; NaN for metrics not reported.
@@ -393,10 +393,7 @@ class ProfileDataset:
 
     def rows(self, keep: NDArray[np.bool_]) -> "ProfileDataset":
         """Return the rows selected by a mask."""
-        return self._with(self._frame[keep])
-
-    def _with(self, frame: pd.DataFrame) -> "ProfileDataset":
-        return self._checked(frame.reset_index(drop=True), self._environment)
+        return self._checked(self._frame[keep].reset_index(drop=True), self._environment)
 
     @classmethod
     def _checked(cls, frame: pd.DataFrame, environment: dict[str, Any]) -> "ProfileDataset":

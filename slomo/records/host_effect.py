@@ -16,7 +16,7 @@ import pandas as pd
 
 import slomo.records.schema as schema
 from slomo.errors import IncompatibleMeasurementsError
-from slomo.records.run import Phase, RunRecord
+from slomo.records.run import RunRecord
 from slomo.vocabulary.metrics import FELT
 from slomo.vocabulary.vector import Floats, MetricVector
 from slomo.vocabulary.workload import canonical_json
@@ -42,10 +42,7 @@ class HostEffect:
 
 
 def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, HostEffect]:
-    """Return each host's factors, computed from all hosts' readings beside the same competitors.
-
-    The common reading of a competition is the median over hosts; factors are fitted by least squares through zero, so
-    that small readings count little.
+    """Return each host's factors to the medians over hosts, by least squares through 0: small readings count little.
 
     Examples
     --------
@@ -109,16 +106,17 @@ def _effect(names: Sequence[str], mine: Floats, common: Floats) -> HostEffect:
 
 def in_common_units(record: RunRecord, factors: Mapping[str, float]) -> RunRecord:
     """Return a run with its probe readings converted to common units."""
-    alone, beside = (None if phase is None else _phase(phase, factors) for phase in (record.alone, record.beside))
+
+    def converted(vector: MetricVector) -> MetricVector:
+        return MetricVector({name: value * factors.get(name, 1.0) for name, value in vector.items()}, vector.scope)
+
+    phases = (record.alone, record.beside)
+    alone, beside = (None if phase is None else phase.with_vectors(converted) for phase in phases)
     return replace(record, alone=alone, beside=beside)
 
 
 def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the common environment of runs from several hosts.
-
-    `environment`: fields that all runs share. `calibrated`: calibration -> ``factors`` and description of the host's
-    ``reporters``.
-    """
+    """Return the common environment of runs from several hosts, given ``factors`` and ``reporters`` by calibration."""
     reporters = [(each.get("reporters") or {}, each["factors"]) for each in calibrated.values()]
     full = [each["full"] * factors.get(FELT[0], 1.0) for each, factors in reporters if each.get("full") is not None]
     settings = {
@@ -133,37 +131,16 @@ def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, 
 
 
 def shared_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those entries of an environment that are the same on all hosts.
-
-    Examples
-    --------
-    >>> shared_environment({"settings": {"counters": "probe", "calibration": "f00d"}})
-    {'settings': {'counters': 'probe'}}
-    """
+    """Return those entries of an environment that are the same on all hosts."""
     settings = {name: value for name, value in environment.get("settings", {}).items() if name not in OWN_SETTINGS}
     return {**environment, "settings": settings} if "settings" in environment else dict(environment)
 
 
 def calibration_of(environment: Mapping[str, Any]) -> str:
-    """Return the probe calibration behind a dataset's vectors; empty if they come from counters.
-
-    Examples
-    --------
-    >>> calibration_of({"settings": {"counters": "probe", "calibration": "f00d"}}), calibration_of({})
-    ('f00d', '')
-    """
+    """Return the probe calibration behind a dataset's vectors; empty if they come from counters."""
     return str(environment.get("settings", {}).get("calibration", ""))
 
 
 def measured_by(record: RunRecord) -> str:
     """Return the probe calibration of the host that made a run of a fleet."""
     return str(record.provenance.get("fleet", {}).get("calibration", ""))
-
-
-def _phase(phase: Phase, factors: Mapping[str, float]) -> Phase:
-    tenants = tuple(replace(each, vector=_vector(each.vector, factors)) for each in phase.tenants)
-    return replace(phase, tenants=tenants, socket=_vector(phase.socket, factors))
-
-
-def _vector(vector: MetricVector, factors: Mapping[str, float]) -> MetricVector:
-    return MetricVector({name: value * factors.get(name, 1.0) for name, value in vector.items()}, scope=vector.scope)

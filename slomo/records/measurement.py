@@ -60,23 +60,13 @@ class Measurement:
 
 
 def dispersion(values: Sequence[float]) -> float:
-    """Return the standard deviation of values divided by their mean; 0 for a single value.
-
-    Examples
-    --------
-    >>> round(dispersion([1.0, 1.0, 1.3]), 3), dispersion([2.0])
-    (0.157, 0.0)
-    """
+    """Return the standard deviation of values divided by their mean; 0 for a single value."""
     mean = statistics.fmean(values)
     return statistics.stdev(values) / mean if len(values) > 1 and mean > 0.0 else 0.0
 
 
 def summarise(records: Sequence[RunRecord], *, limit: float = 0.05) -> Measurement:
-    """Summarise repeated runs of the same network functions together.
-
-    `records`: at least one run, all of the same co-location. `limit`: largest dispersion (standard deviation / mean)
-    that still counts as stable. Raises InvalidValueError without records, or with records of different co-locations.
-    """
+    """Summarise repeated runs of one co-location; `limit` is the largest dispersion that still counts as stable."""
     if not records or any(record.colocation != records[0].colocation for record in records):
         raise InvalidValueError("a measurement needs at least one run, all of one co-location")
     throughput = tuple(record.target.throughput_mpps for record in records)
@@ -108,13 +98,7 @@ def _verdict(records: Sequence[RunRecord], *, agree: bool) -> Stability:
 
 
 def median_vector(vectors: Sequence[MetricVector]) -> MetricVector:
-    """Return the median of each metric over several vectors; a metric that any of them lacks stays missing.
-
-    Examples
-    --------
-    >>> dict(median_vector([MetricVector({"CAR": 1.0}), MetricVector({"CAR": 3.0})]))
-    {'L2MISS': 2.0}
-    """
+    """Return the median of each metric over several vectors; a metric that any of them lacks stays missing."""
     names = [name for name in METRICS if all(name in vector for vector in vectors)]
     return MetricVector(
         {name: statistics.median(vector[name] for vector in vectors) for name in names}, scope=vectors[0].scope
@@ -125,11 +109,6 @@ def others_of(socket: MetricVector, own: MetricVector) -> MetricVector:
     """Return a socket's counters minus those of one network function.
 
     Only additive metrics can be subtracted; for all other metrics, the socket's value is returned.
-
-    Examples
-    --------
-    >>> dict(others_of(MetricVector({"CAR": 5.0, "IPC": 1.5}), MetricVector({"CAR": 2.0}, scope=Scope.CORE)))
-    {'IPC': 1.5, 'L2MISS': 3.0}
     """
     values: dict[str, float] = {}
     for name, value in socket.items():

@@ -18,24 +18,21 @@ ZERO_THROUGHOUT = "zero_throughout"
 #: Metrics of the same counter: if one works, so does the other.
 _SAME_COUNTER = {"LMB": "RMB", "RMB": "LMB", "L3MPI": "L3MISS"}
 
-Proved = Mapping[str, frozenset[str]]
+Proved = Mapping[Scope, frozenset[str]]
 
 
 def with_proved_zeros(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Set metrics that were omitted as all-zero to 0 if another run of the campaign shows that their counter works."""
-    proved = {Scope.CORE.value: _positive(records, Scope.CORE), Scope.SOCKET.value: _positive(records, Scope.SOCKET)}
+    proved = {scope: _positive(records, scope) for scope in (Scope.CORE, Scope.SOCKET)}
     return [_mended(record, proved) for record in records]
 
 
 def _positive(records: Sequence[RunRecord], scope: Scope) -> frozenset[str]:
     phases = [phase for record in records for phase in (record.alone, record.beside) if phase is not None]
-    vectors = [vector for phase in phases for vector in _vectors(phase, scope)]
+    own = [tenant.vector for phase in phases for tenant in phase.tenants]
+    vectors = own if scope is Scope.CORE else [phase.socket for phase in phases]
     seen = {name for vector in vectors for name, value in vector.items() if value > 0.0}
     return frozenset(seen | {name for name, other in _SAME_COUNTER.items() if other in seen})
-
-
-def _vectors(phase: Phase, scope: Scope) -> list[MetricVector]:
-    return [phase.socket] if scope is Scope.SOCKET else [tenant.vector for tenant in phase.tenants]
 
 
 def _mended(record: RunRecord, proved: Proved) -> RunRecord:
@@ -48,13 +45,9 @@ def _mended(record: RunRecord, proved: Proved) -> RunRecord:
 
 def _phase(phase: Phase | None, details: Mapping[str, Any], proved: Proved) -> Phase | None:
     read = details.get(ZERO_THROUGHOUT, {})
-    zeros = {scope: [name for name in names if name in proved[scope]] for scope, names in read.items()}
+    zeros = {scope: [name for name in names if name in proved[Scope(scope)]] for scope, names in read.items()}
     if phase is None or not any(zeros.values()):
         return phase
-    of_core = zeros.get(Scope.CORE.value, ())
-    tenants = tuple(replace(tenant, vector=_filled(tenant.vector, of_core)) for tenant in phase.tenants)
-    return replace(phase, tenants=tenants, socket=_filled(phase.socket, zeros.get(Scope.SOCKET.value, ())))
-
-
-def _filled(vector: MetricVector, zeros: Sequence[str]) -> MetricVector:
-    return MetricVector({**dict.fromkeys(zeros, 0.0), **vector}, scope=vector.scope)
+    return phase.with_vectors(
+        lambda vector: MetricVector({**dict.fromkeys(zeros.get(vector.scope, ()), 0.0), **vector}, scope=vector.scope)
+    )

@@ -26,13 +26,7 @@ _PACKAGES = ("slomo", "numpy", "pandas", "pyarrow", "numba")
 
 
 def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
-    """Return the version of the interpreter, and of each of `packages` that is installed.
-
-    Examples
-    --------
-    >>> sorted(versions(["numpy"]))
-    ['numpy', 'python']
-    """
+    """Return the version of the interpreter, and of each of `packages` that is installed."""
     from importlib.metadata import PackageNotFoundError, version  # loads the e-mail parser
 
     installed = {"python": platform.python_version()}
@@ -45,13 +39,7 @@ def versions(packages: Iterable[str] = _PACKAGES) -> dict[str, str]:
 
 
 def platform_fingerprint() -> dict[str, str]:
-    """Return properties that identify the kind of host, without its name or address.
-
-    Examples
-    --------
-    >>> sorted(platform_fingerprint())
-    ['architecture', 'kernel', 'system']
-    """
+    """Return properties that identify the kind of host, without its name or address."""
     return {"system": platform.system(), "kernel": platform.release(), "architecture": platform.machine()}
 
 
@@ -61,39 +49,23 @@ def describe_environment(
     *,
     machines: Mapping[str, Any] | None = None,
     network_functions: Mapping[str, Any] | None = None,
-    seed: int | None = None,
     host: bool = True,
 ) -> dict[str, Any]:
     """Return the description of how a dataset was measured: machine, testbed, settings, versions.
 
-    `testbed`: alias of the testbed. `settings`: properties that must be equal for runs to be comparable
-    (`Testbed.environment`). `machines`, `network_functions`: name -> definition or fingerprint. `seed`: seed of the
-    campaign. `host`: whether to include versions and platform; False if results do not depend on them, as in the
-    simulator.
-
-    Examples
-    --------
-    >>> describe_environment("simulated", {"scale": 8}, host=False)["settings"]
-    {'scale': 8}
+    `settings`: properties that must be equal for runs to be comparable. `host`: whether to include versions and
+    platform; False if results do not depend on them, as in the simulator.
     """
     stated: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "testbed": testbed, "settings": dict(settings or {})}
     stated |= {"machines": dict(machines)} if machines else {}
     stated |= {"network_functions": dict(network_functions)} if network_functions else {}
-    stated |= {} if seed is None else {"seed": seed}
     return stated | ({"versions": versions(), "platform": platform_fingerprint()} if host else {})
 
 
 def describe_run(
     colocation: Colocation, seed: int, testbed: str, settings: Mapping[str, Any] | None = None, *, host: bool = True
 ) -> dict[str, Any]:
-    """Return the description of how one run was made.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.workload import Workload
-    >>> describe_run(Colocation("silver-4110", Workload("lpm")), 7, "simulated", host=False)["target"]["nf"]
-    'lpm'
-    """
+    """Return the description of how one run was made."""
     what = colocation.to_dict()
     stated = {
         "schema_version": SCHEMA_VERSION,
@@ -109,14 +81,7 @@ def describe_run(
 
 
 def require_felt(environment: Mapping[str, Any]) -> None:
-    """Raise an error for old probe measurements, which were converted by a rule that was later found wrong.
-
-    The IncompatibleMeasurementsError states how to repeat them.
-
-    Examples
-    --------
-    >>> require_felt({"testbed": "host", "settings": {"counters": "probe", "calibration": "f00d", "reporters": {}}})
-    """
+    """Raise an error for old probe measurements, which were converted by a rule that was later found wrong."""
     settings = environment.get("settings")
     if not isinstance(settings, Mapping) or environment.get("testbed") != "host":
         return
@@ -129,15 +94,7 @@ def require_felt(environment: Mapping[str, Any]) -> None:
 
 
 def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the differences between two environments in fields that must agree, one line each.
-
-    Examples
-    --------
-    >>> difference({"testbed": "simulated", "seed": 1}, {"testbed": "host", "seed": 2})
-    ('testbed: simulated | host',)
-    >>> difference({"machines": {"a": {"llc": 8}}}, {"machines": {"a": {"llc": 16}, "b": {}}})
-    ('machines.a.llc: 8 | 16',)
-    """
+    """Return the differences between two environments in fields that must agree, one line each."""
     lines: list[str] = []
     for key in MUST_MATCH:
         if key not in left or key not in right:
@@ -150,17 +107,6 @@ def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, 
     return tuple(lines)
 
 
-def require_compatible(left: Mapping[str, Any], right: Mapping[str, Any]) -> None:
-    """Raise an error unless measurements from both environments may be in one dataset."""
-    lines = difference(left, right)
-    if lines:
-        raise IncompatibleMeasurementsError(
-            "these measurements must not be merged, their environments differ (first | second):\n  "
-            + "\n  ".join(lines),
-            hint="keep them as two datasets, or measure one of them again in the other's environment",
-        )
-
-
 def merge_environments(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     """Return the environment of a merged dataset: tables are united; of differing values, both sides' are listed.
 
@@ -169,7 +115,12 @@ def merge_environments(left: Mapping[str, Any], right: Mapping[str, Any]) -> dic
     >>> merge_environments({"seed": 1, "machines": {"a": 1}}, {"seed": 2, "machines": {"b": 2}})
     {'seed': [1, 2], 'machines': {'a': 1, 'b': 2}}
     """
-    require_compatible(left, right)
+    if lines := difference(left, right):
+        raise IncompatibleMeasurementsError(
+            "these measurements must not be merged, their environments differ (first | second):\n  "
+            + "\n  ".join(lines),
+            hint="keep them as two datasets, or measure one of them again in the other's environment",
+        )
     return _united(left, right)
 
 

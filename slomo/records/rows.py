@@ -8,13 +8,13 @@ import functools
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import slomo.records.schema as schema
 from slomo.errors import InvalidValueError
-from slomo.records.measurement import Measurement, Stability, median_vector, others_of, summarise
+from slomo.records.measurement import Measurement, median_vector, others_of, summarise
 from slomo.records.run import RunRecord
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
@@ -26,16 +26,11 @@ from slomo.vocabulary.workload import Traffic, Workload, canonical_json
 SYNTHETIC = "synthetic"
 
 Row = dict[str, Any]
+T = TypeVar("T", dict[str, Any], list[Any])
 
 
 def plan_of(colocation: Colocation) -> Plan:
-    """Return the plan to which a run belongs, derived from its competitors.
-
-    Examples
-    --------
-    >>> str(plan_of(Colocation("silver-4110", Workload("lpm"), (Workload("synthetic"),))))
-    'pressure'
-    """
+    """Return the plan to which a run belongs, derived from its competitors."""
     if not colocation.competitors:
         return Plan.SOLO
     if all(workload.nf.startswith(f"{SYNTHETIC}-") for workload in colocation.competitors):
@@ -68,24 +63,13 @@ def workload_from_columns(row: Mapping[str, Any]) -> Workload:
         zipf_exponent=float(row[schema.ZIPF_EXPONENT]),
         offered_mpps=None if math.isnan(offered) else offered,
     )
-    return Workload(str(row[schema.NF]), json_mapping(str(row[schema.CONFIGURATION])), traffic)
-
-
-def json_mapping(text: str) -> dict[str, Any]:
-    """Parse the JSON object in a dataset's cell."""
-    document = _json(text)
-    if not isinstance(document, dict):
-        raise InvalidValueError(f"{text[:80]!r} is no JSON object")
-    return document
+    return Workload(str(row[schema.NF]), _json(str(row[schema.CONFIGURATION]), dict, "object"), traffic)
 
 
 @functools.lru_cache(maxsize=8192)  # an evaluation parses the same cells a hundred times
 def competitors_from_cell(text: str) -> tuple[Workload, ...]:
     """Return the competitors of a row."""
-    competitors = _json(text)
-    if not isinstance(competitors, list) or not all(isinstance(item, dict) for item in competitors):
-        raise InvalidValueError(f"{text[:80]!r} is no JSON list of workloads")
-    return tuple(Workload.from_dict(item) for item in competitors)
+    return tuple(Workload.from_dict(item) for item in _json(text, list, "list of workloads", dict))
 
 
 def colocation_columns(colocation: Colocation, plan: Plan) -> Row:
@@ -134,58 +118,31 @@ def measurement_row(measurement: Measurement, plan: Plan | None = None, truth_mp
 def record_rows(records: Iterable[RunRecord], *, limit: float = 0.05) -> list[Row]:
     """Return the table rows of runs: replicates become one row; a mix gives one row per tenant, with it as the target.
 
-    `records`: runs; those of the same co-location are replicates. `limit`: dispersion above which replicates count as
-    unstable.
+    Replicates are runs of the same co-location; they count as unstable if their dispersion is above `limit`.
     """
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
         if record.colocation.target is not None:
             groups.setdefault(record.colocation.key, []).append(record)
-    rows: list[Row] = []
-    for group in groups.values():
-        first = group[0]
-        plan = plan_of(first.colocation)
-        rows += _group_rows(_Group(group, first.colocation.key, min(r.seed for r in group), plan, limit))
-    return rows
+    return [row for group in groups.values() for row in _replicate_rows(group, limit)]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """All repeated runs of the same network functions together."""
-
-    records: Sequence[RunRecord]
-    run_key: str
-    seed: int
-    plan: Plan
-    limit: float
-
-
-def _group_rows(group: _Group) -> list[Row]:
-    tenants = len(group.records[0].colocation.tenants) if group.plan is Plan.MIX else 1
-    rows = []
-    for slot in range(tenants):
-        turned = [rotate(record, slot) for record in group.records]
+def _replicate_rows(records: Sequence[RunRecord], limit: float) -> Iterator[Row]:
+    colocation, seed = records[0].colocation, min(record.seed for record in records)
+    plan = plan_of(colocation)
+    for slot in range(len(colocation.tenants) if plan is Plan.MIX else 1):
+        turned = [rotate(record, slot) for record in records]
         if slot and any(math.isnan(record.target.throughput_mpps) for record in turned):
             continue  # only the first tenant's throughput was recorded
-        row = measurement_row(summarise(turned, limit=group.limit), group.plan, _truth(group.records, slot))
+        row = measurement_row(summarise(turned, limit=limit), plan, _truth(records, slot))
         if slot:
             beside = [others_of(each.beside.socket, each.target.vector) for each in turned if each.beside is not None]
             row |= vector_columns("beside", median_vector(beside))
-        rows.append({**row, schema.TENANT: slot, schema.SEED: group.seed, schema.RUN_KEY: group.run_key})
-    return rows
+        yield {**row, schema.TENANT: slot, schema.SEED: seed, schema.RUN_KEY: colocation.key}
 
 
 def rotate(record: RunRecord, slot: int) -> RunRecord:
-    """Return a run with the network function at `slot` as its target.
-
-    Examples
-    --------
-    >>> from slomo.records.run import Phase, TenantSample
-    >>> pair = Phase((TenantSample(2.0, MetricVector({})), TenantSample(3.0, MetricVector({}))), MetricVector({}))
-    >>> run = RunRecord(Colocation("silver-4110", Workload("lpm"), (Workload("nat"),)), 0, None, pair, {})
-    >>> rotate(run, 1).target.throughput_mpps, rotate(run, 1).colocation.target.nf
-    (3.0, 'nat')
-    """
+    """Return a run with the network function at `slot` as its target."""
     if slot == 0:
         return record
     if record.beside is None:
@@ -217,12 +174,12 @@ def vector_columns(prefix: str, vector: MetricVector | None) -> Row:
     return {f"{prefix}.{name}": math.nan if vector is None else vector.get(name, math.nan) for name in METRICS}
 
 
-def _json(text: str) -> Any:
+def _json(text: str, kind: type[T], name: str, of: type = object) -> T:
+    """Return the JSON value in a cell, whose items have type `of`."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError as error:
         raise InvalidValueError(f"{text[:80]!r} is no JSON: {error}") from None
-
-
-#: Verdict of a row whose replicates are unknown.
-UNREPEATED = str(Stability.STABLE)
+    if not isinstance(value, kind) or not all(isinstance(item, of) for item in value):
+        raise InvalidValueError(f"{text[:80]!r} is no JSON {name}")
+    return value

@@ -4,8 +4,8 @@ A run has two phases, as in SLOMO (SIGCOMM'20) and its published scripts. In the
 the socket-level metrics are the vector V. In the second, the target runs beside them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slomo.errors import InvalidValueError
@@ -57,6 +57,11 @@ class Phase(Stored):
     def converged(self) -> bool:
         """Whether every tenant's throughput converged."""
         return all(tenant.converged for tenant in self.tenants)
+
+    def with_vectors(self, change: Callable[[MetricVector], MetricVector]) -> "Phase":
+        """Return the phase with the vectors of its tenants and of the socket changed."""
+        tenants = tuple(replace(each, vector=change(each.vector)) for each in self.tenants)
+        return replace(self, tenants=tenants, socket=change(self.socket))
 
 
 @dataclass(frozen=True)

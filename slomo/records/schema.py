@@ -92,28 +92,14 @@ METRIC_COLUMNS: tuple[str, ...] = tuple(f"{prefix}.{name}" for prefix in PREFIXE
 
 
 def metric_column(prefix: str, name: str) -> str:
-    """Return the column that holds metric `name` of vector family `prefix`.
-
-    Examples
-    --------
-    >>> metric_column("own", "L3OCC")
-    'own.L3OCC'
-    """
+    """Return the column that holds metric `name` of vector family `prefix`."""
     if prefix not in PREFIXES:
         raise UnknownNameError("vector family", prefix, PREFIXES)
     return f"{prefix}.{name}"
 
 
 def column_kind(name: str) -> str:
-    """Return ``'text'``, ``'integer'`` or ``'number'`` for a column.
-
-    Raises UnknownNameError, with the nearest name, for an unknown column.
-
-    Examples
-    --------
-    >>> column_kind("nf"), column_kind("seed"), column_kind("competition.IPC"), column_kind("traffic.mtbr")
-    ('text', 'integer', 'number', 'number')
-    """
+    """Return ``'text'``, ``'integer'`` or ``'number'`` for a column; UnknownNameError for one that no dataset has."""
     if name in TEXT_COLUMNS:
         return "text"
     if name in _INTEGER:
@@ -150,10 +136,9 @@ def isolated(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def check_frame(frame: pd.DataFrame, source: str = "dataset", lines: Sequence[int] | None = None) -> pd.DataFrame:
-    """Return `frame` with all columns of the schema, in its order and types.
+    """Return `frame` with all columns of the schema, in its order and types; absent vector columns are not reported.
 
-    `frame`: table with at least the base columns; absent vector columns count as not reported. `source`: file or object
-    to name in errors. `lines`: line of each row in the file; without it, errors give row numbers from 0.
+    `source`, `lines`: name and lines of the file, for errors; without lines, errors give row numbers from 0.
     """
     missing = [name for name in BASE_COLUMNS if name not in frame.columns]
     if missing:

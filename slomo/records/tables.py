@@ -10,7 +10,7 @@ import io
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,10 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
     import pyarrow.parquet as pq
 
     stored = _stored(frame)
+    types = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64()}
     columns = {
-        name: pa.array(stored[name].to_numpy(), type=_arrow_type(pa, name), from_pandas=True) for name in stored.columns
+        name: pa.array(stored[name].to_numpy(), type=types[schema.column_kind(name)], from_pandas=True)
+        for name in stored.columns
     }
     table = pa.table(columns)
     digests = [_table_digest(table.slice(at, _ROW_GROUP)) for at in range(0, len(stored), _ROW_GROUP)]
@@ -83,14 +85,15 @@ def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
         )
     environment, digests = _environment(path, first[len(CSV_MARK) :])
     header, cells, lines = _cells(path, rest)
-    damaged = _damaged_rows([_row_digest(header, row) for row in cells], digests)
-    if damaged and len(damaged) == len(cells):
+    # files of older versions have no digests
+    damaged = [at for at, digest in enumerate(digests[: len(cells)]) if _row_digest(header, cells[at]) != digest]
+    if len(damaged) == len(cells):
         raise ConfigurationError(f"{path}, line 2: no row matches its digest", hint=_DAMAGED)
-    sound = [at for at in range(len(cells)) if at not in damaged]
+    sound = sorted(set(range(len(cells))) - set(damaged))
+    wrong = [lines[at] for at in damaged]
     cells, numbers = [cells[at] for at in sound], [lines[at] for at in sound]
     columns = {name: _column(path, name, [row[index] for row in cells], numbers) for index, name in enumerate(header)}
-    if damaged:
-        wrong = [lines[at] for at in sorted(damaged)]
+    if wrong:
         environment["damaged"] = {"lines": wrong}
         warnings.warn(
             f"{path}: line{'s' if len(wrong) > 1 else ''} {', '.join(map(str, wrong[:20]))} "
@@ -121,7 +124,10 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             tables, row = [], 0
             for group in range(file.num_row_groups):
                 rows = file.metadata.row_group(group).num_rows
-                part = _row_group(file, group)
+                try:
+                    part = file.read_row_group(group)
+                except (pa.ArrowException, OSError, ValueError):
+                    part = None  # a page does not match its checksum
                 expected = digests[group] if group < len(digests) else None
                 if part is None or (expected is not None and _table_digest(part) != expected):
                     damaged.append([row + 1, row + rows])
@@ -129,9 +135,7 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
                     tables.append(_plain_frame(part))
                 row += rows
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, KeyError) as error:
-        raise ConfigurationError(
-            f"{path}: not readable as parquet: {_one_line(error)}", hint="the file is cut or damaged; write it again"
-        ) from None
+        raise unreadable_parquet(path, error, "the file is cut or damaged; write it again") from None
     if not tables and damaged:
         raise ConfigurationError(f"{path}: no row group matches its digest", hint=_DAMAGED)
     if damaged:
@@ -144,14 +148,9 @@ def read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     return schema.check_frame(frame, str(path)), environment
 
 
-def _row_group(file: Any, group: int) -> Any:
-    """Return the rows of one row group; None if a page does not match its checksum."""
-    import pyarrow as pa
-
-    try:
-        return file.read_row_group(group)
-    except (pa.ArrowException, OSError, ValueError):
-        return None
+def unreadable_parquet(path: Path, error: BaseException, hint: str | None = None) -> ConfigurationError:
+    """Return the error for a file that pyarrow cannot read."""
+    return ConfigurationError(f"{path}: not readable as parquet: {' '.join(str(error).split())[:160]}", hint=hint)
 
 
 def check_parquet(path: Path, metadata: Any) -> None:
@@ -239,11 +238,6 @@ def _plain_frame(table: Any) -> pd.DataFrame:
     )
 
 
-def _damaged_rows(made: Sequence[str], digests: Sequence[str]) -> set[int]:
-    """Return the rows that do not match their digests; none if the file has no digests."""
-    return {at for at, digest in enumerate(made) if at < len(digests) and digest != digests[at]}
-
-
 def check_head(source: object, head: Any) -> dict[str, Any]:
     """Return the environment from a dataset's header after checking its schema version."""
     version = head.get("schema_version") if isinstance(head, dict) else None
@@ -259,31 +253,38 @@ def check_head(source: object, head: Any) -> dict[str, Any]:
 
 
 def _cells(path: Path, text: str) -> tuple[list[str], list[list[str]], list[int]]:
-    reader = csv.reader(io.StringIO(text), strict=True)
-    header: list[str] | None = None
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    try:
-        for row in reader:
-            if not row:
-                continue
-            if header is None:
-                header = row
-                continue
-            if len(row) != len(header):
-                raise ConfigurationError(
-                    f"{path}, line {reader.line_num + 1}: {len(row)} cells, needed {len(header)}",
-                    hint="is the file cut?",
-                )
-            rows.append(row)
-            lines.append(reader.line_num + 1)
-    except csv.Error as error:
-        raise ConfigurationError(f"{path}, line {reader.line_num + 1}: not readable as CSV: {error}") from None
-    if not rows or header is None:
+    numbered = [(line, row) for line, row in csv_rows(path, text, above=1, strict=True) if row]
+    if len(numbered) < 2:
         raise ConfigurationError(f"{path}: holds no measurements", hint=_RULED)
+    (_, header), *rows = numbered
+    for line, row in rows:
+        if len(row) != len(header):
+            raise ConfigurationError(
+                f"{path}, line {line}: {len(row)} cells, needed {len(header)}", hint="is the file cut?"
+            )
     if len(set(header)) != len(header):
         raise ConfigurationError(f"{path}, line 2: a column name occurs twice")
-    return header, rows, lines
+    return header, [row for _, row in rows], [line for line, _ in rows]
+
+
+def csv_rows(path: Path, text: str, *, above: int = 0, **dialect: Any) -> Iterator[tuple[int, list[str]]]:
+    """Yield line and cells of every row of a CSV text that begins after `above` lines of its file."""
+    reader = csv.reader(io.StringIO(text), **dialect)
+    try:
+        for row in reader:
+            yield reader.line_num + above, row
+    except csv.Error as error:
+        line = reader.line_num + above
+        raise ConfigurationError(f"{path}, line {line}: not readable as CSV: {error}") from None
+
+
+def finite(text: str) -> float:
+    """Return the number that a text states; NaN if it states no finite one."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
 
 
 def _column(path: Path, name: str, cells: list[str], lines: list[int]) -> Any:
@@ -313,11 +314,3 @@ def _number(place: str, cell: str, *, whole: bool) -> float | int:
             f"{place}: got '{cell}', needed a finite number", hint="leave the cell empty where nothing was reported"
         )
     return value
-
-
-def _arrow_type(pa: Any, name: str) -> Any:
-    return {"text": pa.string(), "integer": pa.int64(), "number": pa.float64()}[schema.column_kind(name)]
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:160]

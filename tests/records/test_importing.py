@@ -90,6 +90,8 @@ def test_rows_without_competitors_are_solo(table):
     assert (dataset.solo_mpps("acl"), dataset.solo_source("acl")) == (0.9, "measured")
     assert len(dataset.competitors(1)) == 3
     assert dataset.vectors("competition")["L2MISS"].tolist() == [0.0, 4.0]
+    with pytest.raises(ConfigurationError, match=r"line 1, column 'competitor_count': got 'nan', needed a number"):
+        import_table(table("nan 64 1.2 0 0 0 900\n"), mapping)
 
 
 def test_time_per_packet_is_inverted(table):

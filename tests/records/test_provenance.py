@@ -36,8 +36,8 @@ def test_host_can_be_left_out():
 
 def test_only_what_must_match_is_compared():
     """Seeds and versions may differ, testbeds and settings may not."""
-    left = describe_environment("simulated", {"scale": 8}, seed=1)
-    right = describe_environment("simulated", {"scale": 4}, seed=2, host=False)
+    left = describe_environment("simulated", {"scale": 8}) | {"seed": 1}
+    right = describe_environment("simulated", {"scale": 4}, host=False) | {"seed": 2}
     assert difference(left, right) == ("settings.scale: 8 | 4",)
 
 

@@ -5,7 +5,6 @@ import math
 import os
 import re
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -201,26 +200,6 @@ def test_a_changed_line_is_told_and_the_rest_read(dataset, tmp_path):
         left = load_dataset(path)
     assert left.environment["damaged"] == {"lines": [4]}
     assert len(left) == len(dataset) - 1
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
-def test_no_flipped_bit_is_silent(dataset, tmp_path, name):
-    """A flipped bit of a dataset ends in an error, in rows left out by name, or in the very same dataset."""
-    save_dataset(dataset, tmp_path / name)
-    whole, random = (tmp_path / name).read_bytes(), np.random.default_rng(1)
-    silent = 0
-    for place in random.integers(0, len(whole), 150):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << int(random.integers(0, 8))
-        (tmp_path / name).write_bytes(bytes(damaged))
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            try:
-                read = load_dataset(tmp_path / name)
-            except UsageError:
-                continue
-        silent += not told and read != dataset
-    assert silent == 0
 
 
 def test_an_unknown_column_of_parquet_is_told_with_the_file(dataset, tmp_path):

@@ -18,11 +18,9 @@ _NOBODY = ("", "-", "none", "nobody", "alone")
 
 
 def named_competitors(cell: str, traffic: Traffic) -> tuple[Workload, ...]:
-    """Return the competitors that a cell names, one entry per instance.
+    """Return the competitors that a cell names, one entry per instance; `traffic` is that of those that state none.
 
-    `cell`: one or several mixes (`slomo.vocabulary.workload_text`), joined by ``;``; tables may also write ``2xNF`` or
-    ``2*NF``. `traffic`: traffic of workloads that state none (``NF@1518B,1000f`` states it). Raises InvalidValueError
-    for a text that is no workload.
+    A cell has one or several mixes (`slomo.vocabulary.workload_text`), joined by ``;``, also as ``2xNF`` or ``2*NF``.
 
     Examples
     --------

@@ -19,7 +19,6 @@ A mapping (`slomo.records.importing.mapping`) states the meaning of the columns.
 (0.5, 'best measured')
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -73,28 +72,23 @@ def import_table(path: str | Path, mapping: str | Path | Mapping[str, Any]) -> P
 def _environment(
     path: Path, mapping: TableMapping, table_rows: table_import.TableRows, frame: pd.DataFrame
 ) -> dict[str, Any]:
-    stated: dict[str, float] = {}
-    shares = any(column.target == "share" for column in mapping.columns.values())
     solo = mapping.file.solo
-    if shares and solo is None:
-        stated = {str(target): 1.0 for target in frame[schema.TARGET].unique()}
-    told = {"unit": "share"} if stated else {}
-    throughput_units: dict[str, dict[str, str]] = {}
-    for machine, nf in zip(frame[schema.MACHINE], frame[schema.NF], strict=True) if stated else ():
-        throughput_units.setdefault(str(machine), {})[str(nf)] = "share"
-    if solo is not None:
-        mpps = throughput_mpps(solo.value, solo.unit)
-        stated = {str(target): mpps for target in frame[schema.TARGET].unique()}
-    report = {"file": path.name, "rows": len(table_rows.listed), "dropped": table_rows.dropped} | told
+    shares = solo is None and any(column.target == "share" for column in mapping.columns.values())
+    report: dict[str, Any] = {"file": path.name, "rows": len(table_rows.listed), "dropped": table_rows.dropped}
     report |= {"unreported": table_rows.unreported, "ignored": table_rows.ignored}
-    solo_known = bool(stated) or bool((frame[schema.PLAN] == schema.Plan.SOLO).any())
-    units = {
-        f"{schema.TRAFFIC_PREFIX}{column.feature}": column.unit
-        for column in mapping.columns.values()
-        if column.feature and column.unit
-    }
-    report |= {"units": units} if units else {}
-    note = {} if solo_known else {"solo": "not measured: slowdowns are relative to the best throughput measured"}
-    environment = describe_environment("imported", host=False) | {"import": report | note}
-    environment |= {"throughput_units": throughput_units} if throughput_units else {}
-    return environment | ({"stated_solo_mpps": stated} if stated and not math.isnan(sum(stated.values())) else {})
+    environment = describe_environment("imported", host=False) | {"import": report}
+    if shares:
+        report["unit"] = "share"
+        throughput_units: dict[str, dict[str, str]] = {}
+        for machine, nf in zip(frame[schema.MACHINE], frame[schema.NF], strict=True):
+            throughput_units.setdefault(str(machine), {})[str(nf)] = "share"
+        environment["throughput_units"] = throughput_units
+    if shares or solo is not None:
+        mpps = 1.0 if solo is None else throughput_mpps(solo.value, solo.unit)
+        environment["stated_solo_mpps"] = {str(target): mpps for target in frame[schema.TARGET].unique()}
+    elif not (frame[schema.PLAN] == schema.Plan.SOLO).any():
+        report["solo"] = "not measured: slowdowns are relative to the best throughput measured"
+    described = [column for column in mapping.columns.values() if column.feature and column.unit]
+    if described:
+        report["units"] = {f"{schema.TRAFFIC_PREFIX}{column.feature}": column.unit for column in described}
+    return environment

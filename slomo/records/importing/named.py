@@ -32,6 +32,7 @@ from slomo.records.importing.plausible import MOST_OF_SOLO, fitting_unit, port_f
 from slomo.records.importing.probe_tables import ProbeTables
 from slomo.records.importing.table import MeasuredTable, fingerprint_of, measured_row, read_table
 from slomo.records.provenance import SCHEMA_VERSION
+from slomo.records.tables import finite
 from slomo.units import UNITS
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Traffic, Workload
@@ -167,8 +168,9 @@ def _format(path: Path) -> tuple[str, str | None]:
 
 
 def _columns(table: MeasuredTable, unit: str | None, rate_columns: Sequence[str]) -> _Columns:
-    numeric = [place for place in range(len(table.names)) if _is_numeric(table, place)]
-    names = tuple(place for place in range(len(table.names)) if place not in numeric and _filled(table, place))
+    filled = [place for place in range(len(table.names)) if any(str(cells[place]).strip() for cells in table.cells)]
+    numeric = [place for place in filled if _is_numeric(table, place)]
+    names = tuple(place for place in filled if place not in numeric)
     if unknown := [name for name in rate_columns if name not in table.names]:
         raise ConfigurationError(
             f"{table.path}: has no column '{unknown[0]}'", hint=f"it has: {', '.join(table.names)}"
@@ -237,11 +239,8 @@ def _rows(
 
 def _mpps(table: MeasuredTable, unit: str, at: tuple[int, int], text: str, of: tuple[str, Workload]) -> float:
     """Return the rate of `of` (machine, workload) in a cell [Mpps], or its share of solo throughput."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0.0):
+    value = finite(text)
+    if not value > 0.0:
         raise _fault(table, *at, text, "needed a rate above 0", _POINT if "," in text else _CORRECT)
     if unit in _SHARES:
         mpps = value * _SHARES[unit]
@@ -270,7 +269,3 @@ def _is_numeric(table: MeasuredTable, place: int) -> bool:
     told = [text for text in texts if text.lower() not in _MISSING]
     numbers = sum(_NUMBER.fullmatch(text) is not None for text in told)
     return bool(told) and 2 * numbers > len(told)
-
-
-def _filled(table: MeasuredTable, place: int) -> bool:
-    return any(str(cells[place]).strip() for cells in table.cells)

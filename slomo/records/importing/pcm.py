@@ -5,13 +5,13 @@ target runs beside them, the metrics of the target's core are its contentiousnes
 the target's core are the competitors' vector beside the target.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import slomo.records.rows as rows
 from slomo.errors import ConfigurationError, MissingMetricError, SlomoError
 from slomo.records.importing.mapping import TableMapping, throughput_mpps
-from slomo.records.importing.mapping_file import CompetitorEntry, RunEntry
+from slomo.records.importing.mapping_file import RunEntry
 from slomo.records.importing.results import listed_runs
 from slomo.records.importing.table import UNNAMED, TableRows, measured_row
 from slomo.records.measurement import others_of
@@ -69,7 +69,9 @@ def _row(mapping: TableMapping, index: int, run: RunEntry, phases: Mapping[str, 
         rest = None if beside is None or own is None else _others(mapping, beside, socket, own)
     except SlomoError as error:
         raise ConfigurationError(f"{mapping.fault(position, error.message).message}", hint=error.hint) from None
-    competitors = _competitors(run.competitors, alone is not None)
+    competitors: tuple[Workload, ...] = () if alone is None else (Workload(UNNAMED),)
+    if run.competitors is not None:
+        competitors = tuple(workload for entry in run.competitors for workload in entry.workloads)
     colocation = Colocation(mapping.file.machine, mapping.workload(), competitors)
     if not competitors:
         nothing = MetricVector(no_pressure(reporters=False))
@@ -92,12 +94,6 @@ def _socket(mapping: TableMapping, alone: PcmRecording | None, beside: PcmRecord
         if recording is not None and core in recording.cores:
             return recording.socket_of(int(core)) if core is not None else 0
     return 0
-
-
-def _competitors(listed: Sequence[CompetitorEntry] | None, contended: bool) -> tuple[Workload, ...]:
-    if listed is None:
-        return (Workload(UNNAMED),) if contended else ()
-    return tuple(workload for entry in listed for workload in entry.workloads)
 
 
 def _whole(mapping: TableMapping, recording: PcmRecording, socket: int) -> MetricVector:

@@ -37,15 +37,7 @@ _RATES = (("kpps", 1e3), ("pps", 1e6))
 
 
 def throughput_fault(mpps: float, packet_size_b: int = 64) -> str | None:
-    """Return why a throughput of packets of this size is implausible; None if it is plausible.
-
-    Examples
-    --------
-    >>> throughput_fault(14.88) is None
-    True
-    >>> throughput_fault(2_100_000.0)
-    'that is 2.1e+06 Mpps, and no port carries more than 2381 of 64 B; is it in pps?'
-    """
+    """Return why a throughput of packets of this size is implausible; None if it is plausible."""
     most = MOST_MPPS * (64 + _FRAMING_B) / (packet_size_b + _FRAMING_B)
     if not mpps > most:
         return None
@@ -83,15 +75,7 @@ def fitting_unit(mpps: float) -> str | None:
 
 
 def share_fault(share: float) -> str | None:
-    """Return why a share of solo throughput is implausible; None if it is plausible.
-
-    Examples
-    --------
-    >>> share_fault(1.02) is None
-    True
-    >>> share_fault(96.8)
-    'that is 96.8 times solo throughput, needed at most 1.5; is it in %?'
-    """
+    """Return why a share of solo throughput is implausible; None if it is plausible."""
     if not share > MOST_OF_SOLO:
         return None
     asked = "; is it in %?" if share <= 100.0 * MOST_OF_SOLO else ""
@@ -99,13 +83,7 @@ def share_fault(share: float) -> str | None:
 
 
 def metric_fault(name: str, unit: str, value: float) -> str | None:
-    """Return why a metric's value is implausible, in the unit of `slomo.vocabulary`; None if it is plausible.
-
-    Examples
-    --------
-    >>> metric_fault("L3HIT", "1", 87.0)
-    'that is 87 1 of L3HIT, believed is at most 1; give its unit'
-    """
+    """Return why a metric's value is implausible, in the unit of `slomo.vocabulary`; None if it is plausible."""
     most = _MOST.get(name, math.inf)
     if not value > most * (1.0 + 1e-6):
         return None

@@ -108,12 +108,12 @@ class ProbeTables(Stored, version=SCHEMA_VERSION):
 
 
 def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:
-    """Write probe tables as one JSON file. Raises StoreError if it cannot be written."""
+    """Write probe tables as one JSON file."""
     write_durably(path, json.dumps(probed.to_dict(), indent=1, allow_nan=False) + "\n")
 
 
 def load_probe_tables(path: str | Path) -> ProbeTables:
-    """Read a file that :func:`save_probe_tables` wrote. Raises ConfigurationError for another file."""
+    """Read a file that :func:`save_probe_tables` wrote."""
     hint = "make one: slomo dataset import FOLDER --mapping MAP.yaml --out probes.json, with a mapping of kind probes"
     return documents.read(path, ProbeTables, hint=hint)
 
@@ -131,11 +131,7 @@ def is_probe_mapping(mapping: str | Path) -> bool:
 
 
 def read_probe_tables(folder: str | Path, mapping: str | Path | Mapping[str, Any]) -> ProbeTables:
-    """Read a folder of probe measurements.
-
-    `folder`: folder of the files. `mapping`: the files of each table, as a YAML file or its content. Raises
-    ConfigurationError, with file, line and field or value, for an invalid mapping or table.
-    """
+    """Read a folder of probe measurements; the mapping, a YAML file or its content, names the file of each table."""
     place = Path(folder)
     if isinstance(mapping, Mapping):
         read = documents.convert(dict(mapping), ProbeMapping, "mapping")
@@ -212,11 +208,8 @@ def _is_number(text: str) -> bool:
 
 
 def _number(path: Path, text: str, line: int | None = None) -> float:
-    where = f"{path}" if line is None else f"{path}, line {line}"
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    value = tables.finite(text)
+    if math.isnan(value):
+        where = f"{path}" if line is None else f"{path}, line {line}"
         raise ConfigurationError(f"{where}: got '{text}', needed a number")
     return value

@@ -19,11 +19,7 @@ from slomo.vocabulary.workload import Traffic
 
 
 def listed_runs(path: Path, mapping: TableMapping) -> list[RunEntry]:
-    """Return the runs of a ``pcm`` mapping: those that it lists, or those of its file of results.
-
-    `path`: folder of the recordings, or one recording. `mapping`: a mapping with ``runs`` or ``results``. Raises
-    ConfigurationError, with file, line and column, for a missing column or a row without a number.
-    """
+    """Return the runs of a ``pcm`` mapping: those that it lists, or those of its file of results."""
     listed = mapping.file.results
     if listed is None:
         return mapping.file.runs
@@ -60,11 +56,8 @@ def _run(entry: ResultsEntry, row: Mapping[str, Any], where: str, traffic: Traff
 
 
 def _number(cells: Mapping[str, str], column: str, where: str, least: float = 1e-300) -> float:
-    try:
-        value = float(cells[column])
-    except ValueError:
-        value = float("nan")
-    if not least <= value < float("inf"):
+    value = tables.finite(cells[column])
+    if not least <= value:
         raise ConfigurationError(
             f"{where}, column '{column}': got '{cells[column]}', needed a number"
             + (" above 0" if least > 0.0 else " of 0 or more")

@@ -4,9 +4,7 @@ Yala / Tomur (ASPLOS'25) publishes such tables, with counters of the competitors
 Values that the table lacks, such as solo runs, competitors' names or latencies, stay unknown.
 """
 
-import csv
 import hashlib
-import io
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +21,7 @@ from slomo.records.importing.competitors import MOST_COMPETITORS, named_competit
 from slomo.records.importing.mapping import TableMapping, metric_factor, target_mpps, throughput_mpps
 from slomo.records.importing.mapping_file import ColumnEntry
 from slomo.records.importing.plausible import metric_fault, port_fault, share_fault, throughput_fault
+from slomo.records.measurement import Stability
 from slomo.records.schema import Plan
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.metrics import metric, no_pressure
@@ -134,7 +133,7 @@ def measured_row(colocation: Colocation, plan: Plan, mpps: float, identity: str)
         schema.REPLICATES: 1,
         schema.LOSS: math.nan,
         **dict.fromkeys(schema.LATENCIES, math.nan),
-        schema.STABILITY: rows.UNREPEATED,
+        schema.STABILITY: str(Stability.STABLE),
         schema.SEED: 0,
         schema.RUN_KEY: hashlib.sha256(identity.encode()).hexdigest()[:16],
         schema.TRUTH: math.nan,
@@ -199,11 +198,8 @@ class _Values:
         text = self.labels.get("competitor_count")
         if text is None:
             return self.mapping.file.competitor_count
-        try:
-            count = float(text)
-        except ValueError:
-            count = -1.0
-        if count < 0 or count > MOST_COMPETITORS or count != int(count):
+        count = tables.finite(text)
+        if not (0.0 <= count <= MOST_COMPETITORS and count == int(count)):
             raise _BadRowError(f"needed a number of competitors from 0 to {MOST_COMPETITORS}", "competitor_count", text)
         return int(count)
 
@@ -289,17 +285,12 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 
 
 def _split(path: Path, text: str, separator: str | None, comment: str) -> list[tuple[int, list[str]]]:
+    numbered: Iterable[tuple[int, list[str]]]
     if separator is None:
-        split = [(number, line.split()) for number, line in enumerate(text.split("\n"), start=1)]
+        numbered = ((number, line.split()) for number, line in enumerate(text.split("\n"), start=1))
     else:
-        reader = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
-        try:
-            split = [(reader.line_num, row) for row in reader]
-        except csv.Error as error:
-            raise ConfigurationError(f"{path}, line {reader.line_num}: not readable as CSV: {error}") from None
-    return [
-        (number, row) for number, row in split if any(cell.strip() for cell in row) and not row[0].startswith(comment)
-    ]
+        numbered = tables.csv_rows(path, text, delimiter=separator, skipinitialspace=True)
+    return [each for each in numbered if any(cell.strip() for cell in each[1]) and not each[1][0].startswith(comment)]
 
 
 def _read_parquet(path: Path) -> MeasuredTable:
@@ -316,7 +307,7 @@ def _read_parquet(path: Path) -> MeasuredTable:
             texts = [each.name for each in plain.schema_arrow if pa.types.is_string(each.type)]
             table = pq.ParquetFile(opened, page_checksum_verification=True, read_dictionary=texts).read()
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise ConfigurationError(f"{path}: not readable as parquet: {' '.join(str(error).split())[:160]}") from None
+        raise tables.unreadable_parquet(path, error) from None
     if not table.num_rows:
         raise ConfigurationError(f"{path}: holds no row")
     columns = [[cell for chunk in column.chunks for cell in _cells(chunk)] for column in table.columns]

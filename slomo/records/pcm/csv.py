@@ -7,11 +7,10 @@ Columns are found by name, never by position.
 """
 
 import csv
-import io
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
-from slomo.records.tables import check_cells, read_text
+from slomo.records.tables import check_cells, csv_rows, read_text
 
 MAX_BYTES = 512 * 2**20
 MAX_COLUMNS = 200_000
@@ -27,6 +26,7 @@ _PREAMBLE_LINES = 200
 _EMPTY_HINT = "PCM leaves such a file where it could not read counters; see what it wrote to stderr"
 _INSIDE_BLANKS = re.compile(r"\s+")
 _MISSING = {"", "n/a", "na", "-"}
+_STAMPS = ("date", "time")
 
 Key = tuple[str, str]
 
@@ -70,12 +70,6 @@ class _Header:
     kind: str
 
 
-@dataclass
-class _Body:
-    rows: list[list[str]] = field(default_factory=list)
-    starts: set[int] = field(default_factory=lambda: {0})
-
-
 def read_pcm_text(path: Path) -> PcmText:
     """Read the samples of a ``pcm -csv`` or ``pcm-memory -csv`` file."""
     text = read_text(path, MAX_BYTES)
@@ -85,25 +79,25 @@ def read_pcm_text(path: Path) -> PcmText:
     separator = max((";", ",", "\t"), key=start.count)
     lines = _split(path, text, separator)
     header, rest = _find_header(path, lines)
-    body, cut = _whole_rows(header, rest)
-    if not body.rows:
+    rows, starts, cut = _whole_rows(header, rest)
+    if not rows:
         raise ConfigurationError(f"{path}: has a header but no sample", hint=_EMPTY_HINT)
     tool = "pcm" if not any(metric.startswith("Mem Read") for _, metric in header.names) else "pcm-memory"
-    return _numbers(path, header, body, Dialect(tool, separator, header.kind), cut)
+    check_cells(path, len(rows), len(header.names))
+    keys, values, broken = _numbers(header.names, rows, decimal_comma=separator == ";")
+    stamp_places = [place for place, (_, metric) in enumerate(header.names) if metric.lower() in _STAMPS][:2]
+    stamps = tuple(" ".join(row[place] for place in stamp_places) for row in rows)
+    return PcmText(Dialect(tool, separator, header.kind), keys, values, broken, stamps, starts, cut)
 
 
 def _split(path: Path, text: str, separator: str) -> Iterator[list[str]]:
     csv.field_size_limit(10_000_000)
     # PCM quotes no cells; a stray quote in a damaged file must not join the following lines
     quoted = any(line.startswith('"') for line in text[:100_000].split("\n")[:4])
-    plain = io.StringIO(text.replace("\0", ""))
-    reader = csv.reader(plain, delimiter=separator, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
-    try:
-        for row in reader:
-            if any(cell.strip() for cell in row):
-                yield [cell.strip() for cell in row]
-    except csv.Error as error:
-        raise ConfigurationError(f"{path}, line {reader.line_num}: not readable as CSV: {error}") from None
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    for _, row in csv_rows(path, text.replace("\0", ""), delimiter=separator, quoting=quoting):
+        if any(cell.strip() for cell in row):
+            yield [cell.strip() for cell in row]
 
 
 def _find_header(path: Path, lines: Iterator[list[str]]) -> tuple[_Header, Iterator[list[str]]]:
@@ -140,41 +134,39 @@ def _flattened(cell: str) -> Key:
     return group.strip(), metric.strip()
 
 
-def _whole_rows(header: _Header, lines: Iterator[list[str]]) -> tuple[_Body, int]:
-    """Return the complete rows with the starts of runs, and the number of incomplete rows (PCM may still write)."""
-    body = _Body()
+def _whole_rows(header: _Header, lines: Iterator[list[str]]) -> tuple[list[list[str]], frozenset[int], int]:
+    """Return the complete rows, the starts of runs, and the number of incomplete rows (PCM may still write)."""
     named = [place for place, (_, metric) in enumerate(header.names) if metric]
     needed = named[-1] + 1
     lengths: dict[int, int] = {}
     rows: list[list[str]] = []
+    starts = {0}
     for row in lines:
         if row in header.rows:
-            body.starts.add(len(rows))
+            starts.add(len(rows))
             continue
         rows.append(row)
         lengths[len(row)] = lengths.get(len(row), 0) + 1
     usual = max(lengths, key=lambda length: (lengths[length], length), default=needed)
-    complete = [row for row in rows if len(row) >= (usual if needed <= usual else needed)]
+    complete = [row for row in rows if len(row) >= max(usual, needed)]
     kept_before = np.cumsum([0] + [len(row) >= max(usual, needed) for row in rows])
-    body.rows = complete
-    body.starts = {int(kept_before[start]) for start in body.starts if start < len(kept_before)}
-    return body, len(rows) - len(complete)
+    return complete, frozenset(int(kept_before[start]) for start in starts), len(rows) - len(complete)
 
 
-def _numbers(path: Path, header: _Header, body: _Body, dialect: Dialect, cut: int) -> PcmText:
-    check_cells(path, len(body.rows), len(header.names))
+def _numbers(
+    names: Sequence[Key], rows: Sequence[Sequence[str]], *, decimal_comma: bool
+) -> tuple[tuple[Key, ...], NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the names of columns with numbers, each once, their values, and which cells hold no finite number."""
     places: dict[Key, int] = {}
-    for place, key in enumerate(header.names):
-        if key[1] and key[1].lower() not in ("date", "time"):
+    for place, key in enumerate(names):
+        if key[1] and key[1].lower() not in _STAMPS:
             places.setdefault(key, place)
-    stamp_places = [place for place, (_, metric) in enumerate(header.names) if metric.lower() in ("date", "time")][:2]
-    values = np.full((len(body.rows), len(places)), math.nan)
+    values = np.full((len(rows), len(places)), math.nan)
     broken = np.zeros(values.shape, dtype=bool)
-    for sample, row in enumerate(body.rows):
+    for sample, row in enumerate(rows):
         for column, place in enumerate(places.values()):
-            values[sample, column], broken[sample, column] = number(row[place], decimal_comma=dialect.separator == ";")
-    stamps = tuple(" ".join(row[place] for place in stamp_places) for row in body.rows)
-    return PcmText(dialect, tuple(places), values, broken, stamps, frozenset(body.starts), cut)
+            values[sample, column], broken[sample, column] = number(row[place], decimal_comma=decimal_comma)
+    return tuple(places), values, broken
 
 
 def number(cell: str, *, decimal_comma: bool = False) -> tuple[float, bool]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import MissingMetricError
 from slomo.records.pcm.csv import Dialect, PcmText, read_pcm_text
-from slomo.records.pcm.rounding import unrounded
+from slomo.records.pcm.rounding import finer, unrounded
 from slomo.records.pcm.units import Interval, Unit, intervals, plain, times, unit_columns
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Scope
@@ -85,10 +85,7 @@ class PcmRecording:
         return self._vector(self._unit(Scope.SYSTEM, -1))
 
     def zero_throughout(self, scope: Scope) -> tuple[str, ...]:
-        """Return the metrics that count as missing because all samples are 0, although related counters were read.
-
-        Small amounts are printed as 0, and so are unreadable counters; only another recording can decide between them.
-        """
+        """Return the metrics that count as missing because all samples are 0, although related counters were read."""
         units = [unit for unit in self._units(scope) if self._kept[unit].any()]
         blanked = [name for name in _MAY_BE_ZERO if any(f"{name} ({unit})" in self.unavailable for unit in units)]
         return tuple(name for name in blanked if any(self._vector(unit).get(_MAY_BE_ZERO[name]) for unit in units))
@@ -219,7 +216,9 @@ def _convert(text: PcmText, columns: Mapping[str, list[int]], interval: Interval
             values[name] = _no_negatives(
                 text.values[:, columns[source_column][0]] / (interval.seconds if metric.per_interval else 1.0)
             )
-    _refine(values)
+    for name, misses in (("L3MPI", "L3MISS"), ("L2MPI", "L2MISS")):
+        if misses in values and "INST" in values:
+            finer(values, name, values[misses], values["INST"], enough=1.0)
     links = columns.get("trafficoutPercent") or columns.get("datainPercent")
     if links:
         values["UPI"] = _no_negatives(text.values[:, links].mean(axis=1) / 100.0)
@@ -235,27 +234,14 @@ def _threads(unit: Unit, units: Mapping[Unit, object]) -> int:
     )
 
 
-def _refine(values: dict[str, Floats]) -> None:
-    """Replace misses per instruction by misses divided by instructions if these counts have more digits."""
-    for name, misses in (("L3MPI", "L3MISS"), ("L2MPI", "L2MISS")):
-        if name in values and misses in values and "INST" in values:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                quotient = values[misses] / values["INST"]
-            finer = np.isfinite(quotient) & ((values[misses] >= 1.0) | (values[name] == 0.0))
-            values[name] = np.where(finer, quotient, values[name])
-
-
 def _no_negatives(values: Floats) -> Floats:
     return np.where(values >= 0.0, values, math.nan)
 
 
 def _broken(text: PcmText, columns: Mapping[str, list[int]]) -> NDArray[np.bool_]:
     """Return the samples with a non-finite value of a metric that other samples report."""
-    read_columns = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns} | {
-        "ACYC",
-        "TIME(ticks)",
-    }
-    read_columns |= {column for names in _MEMORY_COLUMNS.values() for column in names}
+    read_columns = {plain(column) for metric in METRICS.values() for column in metric.pcm_columns}
+    read_columns |= {"ACYC", "TIME(ticks)", *(column for names in _MEMORY_COLUMNS.values() for column in names)}
     broken_samples = np.zeros(len(text.stamps), dtype=bool)
     for name, places in columns.items():
         if name in read_columns and not text.broken[:, places[0]].all():
@@ -345,8 +331,8 @@ def _blank_contradicted(
     """Mark L3MISS as missing if it is zero everywhere although L2 misses with a hit ratio below 0.99 were counted."""
     seen = [np.nanmin(c["L3HIT"][usable[u]], initial=1.0) for u, c in units.items() if "L3HIT" in c and usable[u].any()]
     if seen and min(seen) < 0.99:
-        _blank(units, usable, ("L3MISS",), "zero throughout although last-level cache accesses missed", unavailable)
-        _blank(units, usable, ("L3MPI",), "zero throughout although last-level cache accesses missed", unavailable)
+        for name in ("L3MISS", "L3MPI"):
+            _blank(units, usable, (name,), "zero throughout although last-level cache accesses missed", unavailable)
 
 
 def _median(values: Floats) -> float:

@@ -18,24 +18,23 @@ def unrounded(
 ) -> None:
     """Replace zeros of EXEC, FREQ and IPC by values computed from more precise columns of the same core or socket.
 
-    `values`: metrics of a core, socket or system, each of shape (samples,); changed in place. `text`, `columns`,
-    `interval`: the file, its columns for these metrics, and the length of the samples (TIME in millions of ticks).
     `threads`: number of hardware threads over which PCM averages; 0 if unknown, then only IPC can be computed.
     """
     counts = {name: text.values[:, columns[name][0]] for name in ("INST", "ACYC") if name in columns}
     time = interval.ticks * threads if threads else np.full(len(text.stamps), np.nan)
     if "INST" in counts:
-        _finer(values, "EXEC", counts["INST"], time)
+        finer(values, "EXEC", counts["INST"], time)
     if "ACYC" in counts:
-        _finer(values, "FREQ", counts["ACYC"], time)
+        finer(values, "FREQ", counts["ACYC"], time)
         if "INST" in counts:
-            _finer(values, "IPC", counts["INST"], counts["ACYC"])
+            finer(values, "IPC", counts["INST"], counts["ACYC"])
 
 
-def _finer(values: dict[str, Floats], name: str, above: Floats, below: Floats) -> None:
+def finer(values: dict[str, Floats], name: str, above: Floats, below: Floats, enough: float = np.inf) -> None:
+    """Replace a metric by the quotient of two counts where it is 0, or the count above the line is `enough`."""
     if name not in values:
         return
     with np.errstate(divide="ignore", invalid="ignore"):
         quotient = above / below
-    rounded = (values[name] == 0.0) & np.isfinite(quotient) & (quotient > 0.0)
-    values[name] = np.where(rounded, quotient, values[name])
+    coarse = (values[name] == 0.0) & (quotient > 0.0) | (above >= enough)
+    values[name] = np.where(coarse & np.isfinite(quotient), quotient, values[name])

@@ -56,13 +56,7 @@ class Interval:
 
 
 def plain(name: str) -> str:
-    """Return a column name without blanks, for use as a key.
-
-    Examples
-    --------
-    >>> plain("LLCRDMISSLAT (ns)")
-    'LLCRDMISSLAT(ns)'
-    """
+    """Return a column name without blanks, for use as a key."""
     return re.sub(r"\s+", "", name)
 
 
@@ -103,23 +97,21 @@ def intervals(
 ) -> Interval:
     """Determine the length of each sample.
 
-    The sources are, in order of preference: a given interval; TIME(ticks) divided by the nominal frequency (given, or
-    inferred from CFREQ / AFREQ or the timestamps); the timestamps alone; PCM's default of one second.
+    The sources are, in order of preference: TIME(ticks) divided by the nominal frequency (given, or inferred from CFREQ
+    / AFREQ or the timestamps); a given interval; the timestamps alone; PCM's default of one second.
     """
-    count = len(text.stamps)
-    ticks = _ticks(text, units)
-    steps = _steps(text)
+    ticks, steps = _ticks(text, units), _steps(text)
+    counted = bool(np.isfinite(ticks).any())
     if nominal_mhz is None and interval_s is None:
         nominal_mhz = _nominal_mhz(text, units, ticks, steps)
-    if nominal_mhz is not None and np.isfinite(ticks).any():
+    if nominal_mhz is not None and counted:
         return Interval(ticks / nominal_mhz, ticks, "nominal frequency", nominal_mhz)
+    relative = ticks / np.nanmedian(ticks) if counted else np.ones(len(ticks))
     if interval_s is not None:
-        relative = ticks / np.nanmedian(ticks) if np.isfinite(ticks).any() else np.ones(count)
         return Interval(interval_s * relative, ticks, "given", nominal_mhz)
     positive = steps[steps > 0.0]
-    if positive.size and not np.isfinite(ticks).any():
-        return Interval(np.full(count, float(np.median(positive))), ticks, "timestamps", None)
-    relative = ticks / np.nanmedian(ticks) if np.isfinite(ticks).any() else np.ones(count)
+    if positive.size and not counted:
+        return Interval(relative * float(np.median(positive)), ticks, "timestamps", None)
     return Interval(DEFAULT_INTERVAL_S * relative, ticks, "assumed", None)
 
 
