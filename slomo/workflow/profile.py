@@ -342,11 +342,11 @@ def _following(
 
 def _adaptive(workloads: Sequence[Workload], machine: Machine, settings: PlanSettings) -> "AdaptivePlan":
     """Return the plan that chooses each run by the results of earlier runs."""
-    from slomo.profiling.adaptive.campaign import adaptive_plan, refuse_replicates
+    from slomo.profiling.adaptive.campaign import adaptive_plan
 
-    refuse_replicates(settings.replicates)
-    error, most = settings.target_error, settings.runs
-    return adaptive_plan(workloads, machine, target_error=error, budget=most, seed=settings.seed)
+    return adaptive_plan(
+        workloads, machine, target_error=settings.target_error, budget=settings.runs, **settings.seeded
+    )
 
 
 def _mixes(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, UsageError
-from slomo.profiling.adaptive.campaign import AdaptivePlan, adaptive_plan, refuse_replicates, run_adaptive
+from slomo.profiling.adaptive.campaign import AdaptivePlan, adaptive_plan, run_adaptive
 from slomo.profiling.adaptive.design import AdaptiveDesign
 from slomo.profiling.adaptive.noise import estimate_noise
 from slomo.profiling.adaptive.outcome import AdaptiveSettings, Reason
@@ -173,7 +173,7 @@ def test_the_machine_bounds_the_competitors() -> None:
 def test_fixed_replicates_are_refused() -> None:
     """An adaptive design decides itself what to repeat."""
     with pytest.raises(UsageError, match="replicates is 3"):
-        refuse_replicates(3)
+        adaptive_plan([LPM], load_machine("silver-4110"), replicates=3)
 
 
 def test_noise_is_pooled_over_settings() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from slomo.errors import UsageError
 from slomo.profiling.adaptive.design import AdaptiveDesign
 from slomo.profiling.adaptive.outcome import AdaptiveOutcome, AdaptiveSettings
-from slomo.profiling.campaign.progress import Progress, Silent
+from slomo.profiling.campaign.progress import Progress
 from slomo.profiling.campaign.run import (
     attempt,
     campaign_environment,
@@ -41,14 +41,7 @@ POOL = 240
 
 @dataclass(frozen=True)
 class AdaptivePlan:
-    """Which network functions to profile adaptively, on which machine, how well.
-
-    Examples
-    --------
-    >>> plan = AdaptivePlan((Workload("lpm"),), "toy")
-    >>> plan.sure().name, len(plan.sure())
-    ('adaptive to 2 % with at most 60 runs beside up to 7', 17)
-    """
+    """Which network functions to profile adaptively, on which machine, how well."""
 
     #: Network functions, all different.
     targets: tuple[Workload, ...]
@@ -60,10 +53,7 @@ class AdaptivePlan:
     pool: Design = ()
 
     def sure(self) -> ExperimentPlan:
-        """Return the runs that are made whatever earlier runs measure; they identify the campaign's store.
-
-        The plan's name contains the rest, so that a store is not used with another target error or budget.
-        """
+        """Return the runs that are made whatever earlier runs measure; with its name, they identify the store."""
         settings = self.settings
         name = f"adaptive to {100.0 * settings.target_error:g} % with at most {settings.budget} runs "
         name += f"beside up to {settings.instances}"
@@ -83,9 +73,15 @@ def adaptive_plan(
     *,
     target_error: float | None = None,
     budget: int | None = None,
+    replicates: int = 1,
     seed: int = 0,
 ) -> AdaptivePlan:
-    """Return the plan for a machine, with defaults."""
+    """Return the plan for a machine, with defaults; UsageError for replicates, since the design repeats runs itself."""
+    if replicates != 1:
+        raise UsageError(
+            f"replicates is {replicates}, but an adaptive design repeats where noise is high by itself",
+            hint="leave out --replicates, or use --design sobol",
+        )
     stated: dict[str, Any] = {"target_error": target_error, "budget": budget}
     settings = AdaptiveSettings(
         seed=seed,
@@ -113,25 +109,14 @@ def run_adaptive(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> AdaptiveResult:
-    """Profile every network function of a plan until its model is good enough.
+    """Profile every network function of a plan until its model is good enough; arguments and errors as `run_campaign`.
 
-    `plan`: targets, target error, budget. `testbed`, `store`, `jobs`, `progress`: as in
-    `slomo.profiling.campaign.run.run_campaign`. Raises StoreError, IncompatibleMeasurementsError, UsageError,
-    IncompleteCampaignError, KeyboardInterrupt as `run_campaign` does. A failed run ends the campaign, because later
-    questions depend on it.
-
-    Examples
-    --------
-    >>> from slomo.testing.builders import TOY_MACHINE, ToyTestbed
-    >>> plan = AdaptivePlan((Workload("lpm"),), TOY_MACHINE, AdaptiveSettings(0.05, budget=30))
-    >>> result = run_adaptive(plan, ToyTestbed())
-    >>> len(result.outcomes), len(result.dataset) <= 30
-    (1, True)
+    A failed run ends the campaign, because later questions depend on it.
     """
     sure = plan.sure()
     with CampaignStore(store) as opened:
         opened.bind(sure, campaign_environment(sure, testbed))
-        campaign = _Campaign(plan, sure, opened, testbed, worker_count(testbed, jobs), progress or Silent())
+        campaign = _Campaign(plan, sure, opened, testbed, worker_count(testbed, jobs), progress)
         try:
             designs = [campaign.profile(target) for target in plan.targets]
             records = [record for design in designs for record in design.records()]
@@ -162,21 +147,19 @@ class _Batch(Schedule):
         return []
 
 
+@dataclass
 class _Campaign:
     """Makes each run that a design asks for, unless the store has it."""
 
-    def __init__(
-        self,
-        plan: AdaptivePlan,
-        sure: ExperimentPlan,
-        store: CampaignStore,
-        testbed: Testbed,
-        jobs: int,
-        progress: Progress,
-    ) -> None:
-        self.plan, self.sure, self.store = plan, sure, store
-        self.testbed, self.jobs, self.progress = testbed, jobs, progress
-        self._found = dict(store.records())
+    plan: AdaptivePlan
+    sure: ExperimentPlan
+    store: CampaignStore
+    testbed: Testbed
+    jobs: int
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        self._found = dict(self.store.records())
 
     def profile(self, target: Workload) -> AdaptiveDesign:
         design = self.plan.design(target, self.testbed)
@@ -197,12 +180,3 @@ class _Campaign:
             told = f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {kept}"
             raise incomplete(told, failed)
         return [self._found[key] for key in keys]
-
-
-def refuse_replicates(replicates: int) -> None:
-    """Raise an error if a number of replicates is given, since an adaptive design repeats runs itself."""
-    if replicates != 1:
-        raise UsageError(
-            f"replicates is {replicates}, but an adaptive design repeats where noise is high by itself",
-            hint="leave out --replicates, or use --design sobol",
-        )

@@ -18,18 +18,10 @@ DEVIATIONS = 4.0
 
 
 def contradictions(pressures: Floats, shares: Floats, noise: float) -> list[int]:
-    """Return the fewest measurements without which no others contradict each other.
+    """Return the numbers of the fewest rows without which no others contradict each other, found greedily.
 
-    `pressures`, shape (n, metrics): :data:`RESOURCES` of the competition, or those of them that were reported; 0 alone.
-    `shares`: throughput as a share of solo. `noise`: relative standard deviation of one run. Returned are row numbers,
-    found greedily, so nearly the fewest.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pressure = np.array([[0.0], [10.0], [20.0], [40.0]])
-    >>> contradictions(pressure, np.array([1.0, 0.4, 0.8, 0.7]), noise=0.001)
-    [1]
+    `pressures`: :data:`RESOURCES` of the competition, as reported. `shares`: throughput as a share of solo. `noise`:
+    relative standard deviation of one run.
     """
     contradicting: list[int] = []
     gain = max(LEAST_GAIN, DEVIATIONS * noise)

@@ -50,8 +50,7 @@ class Screen(Stored):
 def screen(dataset: ProfileDataset) -> tuple[Screen, ...]:
     """Return, for every function of a dataset, whether more runs are worth making.
 
-    `dataset`: runs alone and beside the synthetic competitor, ten or so of each function, at full load. Raises
-    MissingMetricError where no function ran beside the competitor, or one of them not alone.
+    Ten runs or so of each function beside the synthetic competitor are enough, and one alone.
     """
     converged = dataset.converged()
     frame = converged.frame

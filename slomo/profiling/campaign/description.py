@@ -60,15 +60,6 @@ def describe_campaign(
 ) -> CampaignDescription:
     """Return a description of `run_campaign` with the same arguments, without running or writing anything.
 
-    Raises
-    ------
-    StoreError
-        If the store is in use or corrupt.
-    IncompatibleMeasurementsError
-        If the store belongs to another plan or environment.
-    UsageError
-        If the testbed does not know what the plan asks for.
-
     Examples
     --------
     >>> from slomo.testing.builders import ToyTestbed, toy_plan

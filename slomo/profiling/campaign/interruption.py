@@ -12,16 +12,7 @@ from types import FrameType
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C and SIGTERM set; the former handlers are restored afterwards.
-
-    Outside the main thread Python delivers no signals, so the event is never set.
-
-    Examples
-    --------
-    >>> with interruptible() as stop:
-    ...     stop.is_set()
-    False
-    """
+    """Yield an event that Ctrl-C and SIGTERM set; outside the main thread, where Python delivers none, it never is."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -26,12 +26,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """A progress listener that does nothing.
-
-    Examples
-    --------
-    >>> Silent().start(3)
-    """
+    """A progress listener that does nothing."""
 
     def start(self, total: int) -> None:
         """Do nothing."""

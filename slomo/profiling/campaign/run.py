@@ -101,8 +101,7 @@ def run_campaign(
     with CampaignStore(store) as opened:
         opened.bind(plan, campaign_environment(plan, testbed))
         schedule = Schedule(plan, opened.records(), interleaved=testbed.exclusive)
-        workers, listener = worker_count(testbed, jobs), progress or Silent()
-        failed = run_batch(opened, schedule, partial(attempt, testbed), workers, listener)
+        failed = run_batch(opened, schedule, partial(attempt, testbed), worker_count(testbed, jobs), progress)
         return campaign_dataset(plan, schedule, opened, failed)
 
 
@@ -126,18 +125,17 @@ def check_in_advance(colocations: Iterable[Colocation], testbed: Testbed) -> Non
 
 
 def campaign_environment(plan: ExperimentPlan, testbed: Testbed) -> dict[str, Any]:
-    """Return the properties common to all runs of a dataset: the testbed's environment and the seed.
+    """Return the testbed's environment, with only the plan's network functions, and the seed.
 
-    Of the testbed's network functions, only the plan's are included. Raises UsageError if the testbed reports in
-    advance that it cannot run the plan.
+    Raises UsageError if the testbed reports in advance that it cannot run the plan.
     """
     check_in_advance(plan.colocations, testbed)
     stated = {**testbed.environment(), "seed": plan.seed}
     functions = stated.get("network_functions", {})
     used = {workload.nf for colocation in plan.colocations for workload in colocation.tenants}
-    return stated | (
-        {"network_functions": {name: functions[name] for name in functions if name in used}} if functions else {}
-    )
+    if functions:
+        stated["network_functions"] = {name: functions[name] for name in functions if name in used}
+    return stated
 
 
 @dataclass
@@ -307,10 +305,10 @@ def run_batch(
     schedule: Schedule,
     measure: Callable[[PlannedRun], RunOutcome],
     jobs: int,
-    progress: Progress,
+    progress: Progress | None,
     pool: Executor | None = None,
 ) -> dict[str, Exception]:
     """Make and store the open runs, here or by `pool`'s hosts; return label and error of every failed run."""
-    work = _Work(store, schedule, measure, jobs, progress, pool)
+    work = _Work(store, schedule, measure, jobs, progress or Silent(), pool)
     work.run_all()
     return work.failed

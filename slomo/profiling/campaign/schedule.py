@@ -14,18 +14,10 @@ from slomo.vocabulary.colocation import Colocation
 
 
 class Schedule:
-    """The remaining runs of a plan.
+    """The remaining runs of a plan, of which some are `finished`.
 
-    `plan`: the plan to measure. `finished`: co-location key and replicate of every run there is, with its record.
     `interleaved`: measure in blocks, each in a random order of its own: the first runs of everything, then the second
     ones. On a machine that drifts, runs in order make drift look like pressure.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.workload import Workload
-    >>> plan = ExperimentPlan("p", (Colocation("m", Workload("lpm")),), replicates=2)
-    >>> [run.replicate for run in Schedule(plan, ()).pending()]
-    [0, 1]
     """
 
     def __init__(
@@ -104,19 +96,7 @@ def record_throughput(record: RunRecord) -> float:
 
 
 def needs_another(throughput_mpps: Sequence[float], plan: ExperimentPlan) -> bool:
-    """Return whether a co-location must run again because its throughputs differ too much, or are too few.
-
-    `throughput_mpps`: throughputs of the replicates so far, in order [Mpps]. `plan`: has the number of replicates,
-    their maximum, and the limit.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.colocation import Colocation
-    >>> from slomo.vocabulary.workload import Workload
-    >>> plan = ExperimentPlan("p", (Colocation("m", Workload("lpm")),), replicates=2, maximum_replicates=4)
-    >>> needs_another([1.0], plan), needs_another([1.0, 1.01], plan), needs_another([1.0, 2.0], plan)
-    (True, False, True)
-    """
+    """Return whether a co-location must run again because its throughputs differ too much, or are too few."""
     count = len(throughput_mpps)
     if count < plan.replicates:
         return True

@@ -14,27 +14,13 @@ from slomo.records.run import Phase, RunRecord
 
 
 def with_common_solo(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return records whose throughputs are their ratios times one solo speed; records without ratios are unchanged.
-
-    `records`: of one campaign; on a real machine their windows are in the provenance.
-
-    Examples
-    --------
-    >>> with_common_solo([])
-    []
-    """
+    """Return records whose throughputs are their ratios times one solo speed; records without ratios are unchanged."""
     solo = _solo_mpps(records)
     return [_scaled(record, solo) if record.colocation.target is not None else record for record in records]
 
 
 def stability(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """Return how stable the machine was: speed changes of reference programs, and the number of repeated runs.
-
-    Examples
-    --------
-    >>> stability([])
-    {}
-    """
+    """Return how stable the machine was: speed changes of reference programs, and the number of repeated runs."""
     drifts = [drift for record in records if (drift := _host(record).get("drift"))]
     if not drifts:
         return {}

@@ -8,7 +8,7 @@ import hashlib
 import json
 import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,17 +42,8 @@ class StaleTokenError(StoreError):
 class CampaignStore:
     """Finished runs and failures of one campaign.
 
-    Raises StoreError if the file is locked by another campaign, corrupt, of another schema version, not a store, or not
-    writable.
-
     `path`: the file, created if missing; None keeps everything in memory. `alone`: let no other program read it
     meanwhile, which needs a file beside it: a full disk has no room for that.
-
-    Examples
-    --------
-    >>> with CampaignStore(None) as store:
-    ...     len(store)
-    0
     """
 
     def __init__(self, path: str | Path | None, *, alone: bool = False) -> None:
@@ -68,7 +59,7 @@ class CampaignStore:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        self._resources.close()
 
     def __len__(self) -> int:
         with self._mapped():
@@ -78,10 +69,6 @@ class CampaignStore:
     def name(self) -> str:
         """The store's file name, for messages."""
         return "memory" if self.path is None else str(self.path)
-
-    def close(self) -> None:
-        """Release the file and its lock."""
-        self._resources.close()
 
     def bind(self, plan: ExperimentPlan, environment: Mapping[str, Any]) -> None:
         """Store the plan and the environment, or check that they equal the stored ones."""
@@ -166,7 +153,7 @@ class CampaignStore:
         statement = "SELECT * FROM runs WHERE colocation = ? AND replicate = ?"
         with self._mapped():
             row = self._connection.execute(statement, key).fetchone()
-        if row is None or (row[5] is not None and _digest(*row[:5]) != row[5]):
+        if row is None or not _is_sound(row):
             return None
         return RunRecord.from_dict(self._decoded(row[4], f"run {key[0]}/{key[1]}")), float(row[3])
 
@@ -176,16 +163,13 @@ class CampaignStore:
 
     def _sound_runs(self) -> Iterator[tuple[str, int, str]]:
         """Yield key and record of every undamaged run, and report the others."""
-        statement = (
-            "SELECT colocation, replicate, seed, wall_s, record, digest FROM runs ORDER BY colocation, replicate"
-        )
         damaged: list[str] = []
         with self._mapped():
-            for row in self._connection.execute(statement):
-                if row[5] is not None and _digest(*row[:5]) != row[5]:
-                    damaged.append(f"{row[0]}/{row[1]}")
-                else:
+            for row in self._connection.execute("SELECT * FROM runs ORDER BY colocation, replicate"):
+                if _is_sound(row):
                     yield row[0], row[1], row[4]
+                else:
+                    damaged.append(f"{row[0]}/{row[1]}")
         if damaged:
             warnings.warn(
                 f"campaign store '{self.name}': {len(damaged)} of {len(self)} runs are not what was written, left out: "
@@ -197,7 +181,11 @@ class CampaignStore:
         if self.path is None:
             connection = self._connected(":memory:")
         else:
-            self._make_directory(self.path.parent)
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                message = f"campaign store '{self.name}': its directory cannot be made: {error.strerror}"
+                raise StoreError(message, hint=_PLACE_HINT) from error
             lock = self.path.with_name(self.path.name + ".lock")
             self._resources.enter_context(held_alone(lock, f"campaign store '{self.path}'"))
             connection = self._connected(str(self.path))
@@ -215,31 +203,26 @@ class CampaignStore:
         self._resources.callback(connection.close)
         return connection
 
-    def _make_directory(self, directory: Path) -> None:
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            message = f"campaign store '{self.name}': its directory cannot be made: {error.strerror}"
-            raise StoreError(message, hint=_PLACE_HINT) from error
-
     def _check_or_create(self, connection: sqlite3.Connection) -> None:
-        pragma = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _PRAGMAS}
+        owner, version = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if not tables and not pragma["application_id"]:
+        if not tables and not owner:
             connection.execute("BEGIN IMMEDIATE")
             for statement in _SCHEMA:
                 connection.execute(statement)
             connection.commit()
-        elif pragma["application_id"] != APPLICATION_ID:
+        elif owner != APPLICATION_ID:
             message = f"'{self.name}' is a SQLite file of another program, not a campaign store"
             raise StoreError(message, hint="choose another file name")
-        elif pragma["user_version"] == 1:
+        elif version == 1:
             with connection:
                 connection.execute("ALTER TABLE runs ADD COLUMN digest TEXT")
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        elif pragma["user_version"] != SCHEMA_VERSION:
+        elif version != SCHEMA_VERSION:
             raise StoreError(
-                f"campaign store '{self.name}' has schema version {pragma['user_version']}, needed {SCHEMA_VERSION}",
+                f"campaign store '{self.name}' has schema version {version}, needed {SCHEMA_VERSION}",
                 hint="go on with the slomo that made it, or start a new store; nothing in this one was changed",
             )
         elif (verdict := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
@@ -267,7 +250,11 @@ def _digest(*row: object) -> str:
     return hashlib.sha256("\\0".join(map(str, row)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-_PRAGMAS = ("application_id", "user_version")
+def _is_sound(row: Sequence[Any]) -> bool:
+    """Return whether a stored run matches its digest; those of version 1 have none."""
+    return row[5] is None or _digest(*row[:5]) == row[5]
+
+
 _PLACE_HINT = "give the store a directory that exists and that you may write to"
 _CORRUPT_HINT = (
     "nothing was changed: keep the file, save what it holds with `sqlite3 FILE .recover`, "
@@ -276,14 +263,7 @@ _CORRUPT_HINT = (
 
 
 def store_error(name: str, error: sqlite3.Error) -> StoreError:
-    """Return the slomo error that reports an SQLite error in the store called `name`.
-
-    Examples
-    --------
-    >>> print(store_error("a.sqlite", sqlite3.DatabaseError("file is not a database")))
-    campaign store 'a.sqlite' is corrupt: file is not a database
-    hint: nothing was changed: keep the file, ...
-    """
+    """Return the slomo error that reports an SQLite error in the store called `name`."""
     code = str(getattr(error, "sqlite_errorname", "") or "")
     if code.startswith("SQLITE_FULL"):
         hint = "free some space and run the same command again; finished runs are kept"

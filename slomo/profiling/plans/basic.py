@@ -6,7 +6,6 @@ them (section 6). No mix is used both to calibrate intervals and to test predict
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
@@ -151,13 +150,7 @@ def drawn_mixes(
 ) -> list[Colocation]:
     """Return the mixes of :func:`mixes_plan`, or all there are.
 
-    With `packed`, some mixes repeat one to three kinds, as placement fills servers, and no two mixes have the same
-    tenants, whichever of them is the target.
-
-    Examples
-    --------
-    >>> len(drawn_mixes(["lpm", "stats"], "e5-2620v4", 4)), len(drawn_mixes(["lpm"], "e5-2620v4", 1_000)) < 10
-    (4, True)
+    With `packed`, some mixes repeat one to three kinds, as placement fills servers, and no two have the same tenants.
     """
     chosen = load_machine(machine)
     fitting = tuple(size for size in sizes if size < chosen.cores_per_socket)
@@ -170,14 +163,14 @@ def drawn_mixes(
     generator = np.random.default_rng([seed, 0x6D6978])
     drawn: dict[str, Colocation] = {}
     shapes = _shapes(fitting, like=stream == "calibration" if like is None else like)
-    shapes += [_Shape(size, "packed") for size in fitting if packed and size > 1]
+    shapes += [(size, "packed") for size in fitting if packed and size > 1]
     same = tenants_key if packed else attrgetter("key")
     while shapes and len(drawn) < count:
-        for shape in tuple(shapes)[: count - len(drawn)]:
-            mixes = (random_mix(kinds, chosen.name, shape.size, generator, shape.kinds) for _ in range(_DRAWS))
+        for size, neighbours in tuple(shapes)[: count - len(drawn)]:
+            mixes = (random_mix(kinds, chosen.name, size, generator, neighbours) for _ in range(_DRAWS))
             fresh = next((mix for mix in mixes if stream_of(mix) == stream and same(mix) not in drawn), None)
             if fresh is None:
-                shapes.remove(shape)  # (almost) all mixes of this shape are taken
+                shapes.remove((size, neighbours))  # (almost) all mixes of this shape are taken
             else:
                 drawn[same(fresh)] = fresh
     return list(drawn.values())
@@ -211,14 +204,7 @@ def named_mixes_plan(
 
 
 def stream_of(colocation: Colocation) -> Stream:
-    """Return whether a mix is for calibration or for tests; its tenants alone decide that.
-
-    Examples
-    --------
-    >>> a, b = Workload("lpm"), Workload("stats")
-    >>> stream_of(Colocation("m", a, (b,))) == stream_of(Colocation("m", b, (a,)))
-    True
-    """
+    """Return whether a mix is for calibration or for tests; its tenants alone decide that."""
     return STREAMS[hashlib.sha256(tenants_key(colocation).encode()).digest()[0] % len(STREAMS)]
 
 
@@ -227,21 +213,13 @@ def tenants_key(colocation: Colocation) -> str:
     return "+".join(sorted(workload.saturated.key for workload in colocation.tenants))
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """Number of neighbours of a mix, and of which kinds they are."""
-
-    size: int
-    kinds: Neighbours
-
-
-def _shapes(sizes: Sequence[int], *, like: bool) -> list[_Shape]:
+def _shapes(sizes: Sequence[int], *, like: bool) -> list[tuple[int, Neighbours]]:
     """Return how many neighbours the drawn mixes have, and whether all neighbours of a mix are equal."""
     if not like:
-        return [_Shape(size, "unlike") for size in sizes]
+        return [(size, "unlike") for size in sizes]
     small = [size for size in sizes if size <= _SMALL]
     both: tuple[Neighbours, ...] = ("unlike", "like")
-    return [_Shape(size, each) for size in (*small, *sizes) for each in both[: 1 if size == 1 else 2]]
+    return [(size, each) for size in (*small, *sizes) for each in both[: 1 if size == 1 else 2]]
 
 
 def random_mix(
@@ -255,12 +233,6 @@ def random_mix(
 
     ``unlike`` competitors differ in kind as far as possible; ``like`` ones are of one kind, which may be the target's.
     ``packed`` tenants are of one to three kinds, the target's among them, in any numbers.
-
-    Examples
-    --------
-    >>> mix = random_mix([Workload("lpm"), Workload("stats")], "silver-4110", 2, np.random.default_rng(0))
-    >>> [workload.nf for workload in mix.competitors]
-    ['lpm', 'stats']
     """
     target = kinds[int(generator.integers(len(kinds)))]
     if neighbours == "like":

@@ -96,10 +96,7 @@ Design = tuple[Pressure, ...]
 
 
 def competitor(settings: Mapping[str, Setting]) -> Workload:
-    """Return the synthetic competitor with these settings.
-
-    Raises UnknownNameError for a knob there is not, with the nearest name; InvalidValueError for a value the knob
-    cannot have.
+    """Return the synthetic competitor with these settings of its knobs.
 
     Examples
     --------
@@ -112,10 +109,7 @@ def competitor(settings: Mapping[str, Setting]) -> Workload:
 
 
 def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int = MOST_INSTANCES) -> Design:
-    """Return every combination of the given levels with 1 to `instances` instances.
-
-    `levels`: knob -> its levels; by default those whose pressure spans what network functions make. `instances`: most
-    instances, 1 or more. Raises UnknownNameError, InvalidValueError for a knob there is not, or a level it cannot have.
+    """Return every combination of knobs' levels, by default :data:`LEVELS`, with 1 to `instances` instances.
 
     Examples
     --------
@@ -126,7 +120,7 @@ def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int =
     settings = [
         dict(zip(block, values, strict=True)) for block in blocks for values in itertools.product(*block.values())
     ]
-    _require_instances(instances)
+    require_instances(instances)
     workloads = [competitor(setting) for setting in settings]
     return tuple(Pressure(workload, count) for workload in workloads for count in range(1, instances + 1))
 
@@ -146,29 +140,15 @@ def sobol(points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design
     """Return a scrambled Sobol sequence over all settings that cause pressure.
 
     It spreads any number of points evenly, while a grid must drop whole levels (I. M. Sobol', 1967; Owen's scrambling).
-
-    `points`: points, 1 to 100 000. `seed`: seed of the scrambling. `instances`: most instances, 1 or more.
-
-    Examples
-    --------
-    >>> design = sobol(8, seed=1)
-    >>> len(design), design == sobol(8, seed=1)
-    (8, True)
     """
     if not 1 <= points <= MOST_POINTS:
         raise InvalidValueError(f"Sobol design: points is {points}, needed 1 to {MOST_POINTS}")
-    _require_instances(instances)
+    require_instances(instances)
     return tuple(point_at(row, instances) for row in spread(points, len(RANGES) + 1, np.random.default_rng(seed)))
 
 
 def spread(points: int, axes: int, draw: np.random.Generator) -> Floats:
-    """Return points of the unit cube, shape (points, axes): a scrambled Sobol sequence.
-
-    Examples
-    --------
-    >>> spread(6, 3, np.random.default_rng(1)).shape
-    (6, 3)
-    """
+    """Return points of the unit cube, shape (points, axes): a scrambled Sobol sequence."""
     from scipy.stats import qmc  # heavy, and only needed here
 
     sequence = qmc.Sobol(axes, scramble=True, rng=draw)
@@ -176,10 +156,7 @@ def spread(points: int, axes: int, draw: np.random.Generator) -> Floats:
 
 
 def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressure:
-    """Return the setting at a point of the unit cube.
-
-    `place`: coordinates, 0 to 1; knobs and instances are spread on logarithmic scales, as is the pressure they make.
-    `instances`: most instances.
+    """Return the setting at a point of the unit cube: knobs and instances on logarithmic scales, as their pressure is.
 
     Examples
     --------
@@ -199,18 +176,9 @@ def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressur
 def make_design(
     design: str | Design, runs: int | None = None, seed: int = 0, instances: int = MOST_INSTANCES
 ) -> Design:
-    """Return a design by its name, with at most `instances` instances and `runs` settings.
+    """Return a design (``"grid"``, ``"slomo-grid"``, ``"sobol"``, or one's own) with at most `instances` instances.
 
-    Raises UnknownNameError for an unknown name; InvalidValueError if a grid has fewer points than `runs`.
-
-    `design`: ``"grid"``, ``"slomo-grid"``, ``"sobol"``, or your own points. `runs`: points. A grid is thinned to them
-    at random; a Sobol design is made of them (588 if not given). `seed`: seed of scrambling and thinning. `instances`:
-    most instances, usually the cores of a socket less one.
-
-    Examples
-    --------
-    >>> len(make_design("grid", runs=50))
-    50
+    A grid is thinned to `runs` points at random; a Sobol design is made of them (588 if not given).
     """
     if design == "sobol":
         return sobol(len(grid()) if runs is None else runs, seed, instances)
@@ -224,15 +192,7 @@ def make_design(
 
 
 def thinned(design: Design, runs: int, seed: int = 0) -> Design:
-    """Return `runs` random settings of a design, in its order.
-
-    Raises InvalidValueError if `runs` is less than 1 or more than the design has.
-
-    Examples
-    --------
-    >>> len(thinned(grid(), 10))
-    10
-    """
+    """Return `runs` random settings of a design, in its order; InvalidValueError if it does not have so many."""
     if not 1 <= runs <= len(design):
         raise InvalidValueError(
             f"runs is {runs}, needed 1 to {len(design)}, the points of this design",
@@ -242,7 +202,8 @@ def thinned(design: Design, runs: int, seed: int = 0) -> Design:
     return tuple(design[index] for index in sorted(chosen))
 
 
-def _require_instances(instances: int) -> None:
+def require_instances(instances: int) -> None:
+    """Raise an error for less than one instance."""
     if instances < 1:
         raise InvalidValueError(f"instances is {instances}, needed 1 or more")
 

@@ -75,15 +75,7 @@ def _is_number(value: object) -> bool:
 
 
 def check_loads(loads: Sequence[float]) -> tuple[float, ...]:
-    """Return the loads after checking them.
-
-    Raises InvalidValueError for an empty list, or a load that is not above 0 and below 1.
-
-    Examples
-    --------
-    >>> check_loads([0.5, 0.9])
-    (0.5, 0.9)
-    """
+    """Return the loads; InvalidValueError for an empty list, or a load that is not above 0 and below 1."""
     if isinstance(loads, str) or not loads or not all(_is_number(load) and 0.0 < load < 1.0 for load in loads):
         shown = ", ".join(f"{load:g}" if _is_number(load) else repr(load) for load in loads) or "none"
         raise InvalidValueError(

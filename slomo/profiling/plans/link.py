@@ -31,15 +31,7 @@ def link_plan(
     """Return the plan that runs targets with their memory on another socket, beside competitors on both.
 
     Competitors beside the target are those of design ``sources``; in every second point others press on the memory from
-    its own socket. All data are on that socket, the target alone runs so, too. Raises InvalidValueError for a machine
-    with one socket, or an impossible number.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> plan = link_plan([Workload("lpm")], load_machine("e5-2620v4"), runs=4, seed=1)
-    >>> [max(each.sockets) for each in plan.colocations], plan.colocations[0].memory_node
-    ([0, 1, 0, 1, 0], 1)
+    its own socket. All data are on that socket; the target alone runs so, too.
     """
     if machine.sockets < 2:
         raise InvalidValueError(

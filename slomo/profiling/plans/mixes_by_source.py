@@ -48,9 +48,8 @@ def mixes_by_source_plan(
     """Return a plan of random mixes, a third for each resource: cache, I/O and memory.
 
     `dataset`: the profile, for its network functions, and for models that predict the loads of a mix. `count`: fewer if
-    there are not so many different mixes. `stream`: which half of all mixes to draw from. `replicates`, `seed`: as in
-    `ExperimentPlan`; the seed also draws the mixes, and trains. Raises MissingMetricError if the profile has too few
-    runs, or no counters of the competition beside its targets.
+    there are not so many different mixes. `seed`: also draws the mixes, and trains. Raises MissingMetricError if the
+    profile has too few runs, or no counters of the competition beside its targets.
     """
     sorting = _Sorting.trained(dataset, machine, seed)
     every = [model.workload for model in sorting.models]

@@ -121,10 +121,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ExperimentPlan":
-        """Rebuild a plan from :meth:`to_dict`'s mapping.
-
-        Raises IncompatibleMeasurementsError for a mapping of another schema version.
-        """
+        """Rebuild a plan from :meth:`to_dict`'s mapping."""
         if data.get("schema_version") != SCHEMA_VERSION:
             raise IncompatibleMeasurementsError(
                 f"plan '{data.get('name')}' has schema version {data.get('schema_version')}, needed {SCHEMA_VERSION}"
@@ -133,22 +130,13 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
 
 
 def run_seed(seed: int, colocation_key: str, replicate: int) -> int:
-    """Return the seed of one run, which depends only on plan seed, co-location and replicate.
-
-    Examples
-    --------
-    >>> run_seed(0, "abc", 0) == run_seed(0, "abc", 0) != run_seed(0, "abc", 1)
-    True
-    """
+    """Return the seed of one run, which depends only on plan seed, co-location and replicate."""
     digest = hashlib.sha256(f"{seed}:{colocation_key}:{replicate}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - _SEED_BITS)
 
 
 def combine(name: str, plans: Iterable[ExperimentPlan]) -> ExperimentPlan:
-    """Join plans into one; a run that several plans contain is made once.
-
-    Raises InvalidValueError if the plans disagree on seed or replicates.
-    """
+    """Join plans of equal seed and replicates into one; a run that several plans contain is made once."""
     parts = tuple(plans)
     settings = {(p.replicates, p.maximum_replicates, p.dispersion_limit, p.seed) for p in parts}
     if len(settings) != 1:

@@ -31,13 +31,7 @@ _DRAWS = 200  # tries for one mix that is in the stream
 
 
 def part_load_runs(design: object, runs: int | None) -> int:
-    """Return how many runs of a profile offer the target less than it can serve.
-
-    Examples
-    --------
-    >>> part_load_runs("sources", 60), part_load_runs("sources", 20), part_load_runs("grid", 60)
-    (15, 0, 0)
-    """
+    """Return how many runs of a profile offer the target less than it can serve."""
     count = DEFAULT_POINTS if runs is None else runs
     return count // 4 if design == "sources" and count >= _FEWEST else 0
 
@@ -52,22 +46,8 @@ def part_load_plan(
 ) -> ExperimentPlan:
     """Return the plan that runs targets at 15 to 95 % of their solo throughput beside the synthetic competitor.
 
-    Raises MissingMetricError, InvalidValueError as :func:`reduced_mixes_plan`.
-
-    `dataset`: solo runs at full load, on one machine: which network functions there are, and what 100 % is. `runs`:
-    points of design `sources` per network function, other ones than of the same seed at full load. `machine`: the
-    machine, where it is none of the shipped ones. `replicates`, `seed`: as in `ExperimentPlan`; the seed also draws
-    points and loads.
-
-    Examples
-    --------
-    >>> from slomo.profiling.campaign.run import run_campaign
-    >>> from slomo.profiling.plans.basic import solo_plan
-    >>> from slomo.testbed.registry import make_testbed
-    >>> solo = run_campaign(solo_plan(["lpm", "l2fwd"], "e5-2620v4"), make_testbed("simulated"))
-    >>> plan = part_load_plan(solo, 5)
-    >>> len(plan), all(run.target.traffic.offered_mpps for run in plan.colocations)
-    (10, True)
+    Arguments and errors are those of :func:`reduced_mixes_plan`; `runs`: points of design `sources` per network
+    function, other ones than of the same seed at full load.
     """
     name, solo = _solo_mpps(dataset)
     chosen = load_machine(machine or name)

@@ -28,9 +28,8 @@ class MidpointRefinement:
     """Chooses the points of one curve: `ask` for the next one, `tell` its value.
 
     `low`, `high`: ends of the curve, both measured first. `step`: smallest distance of two points; 1 for LLC ways, 0
-    for no limit (then `budget` ends it at a jump). `shape`: known shape of the curve. `tolerance`: largest error of
-    interpolation, as a share of the value, above 0. `budget`: most points, 2 or more. Raises InvalidValueError for ends
-    in the wrong order or a number out of range.
+    for no limit (then `budget` ends it at a jump). `tolerance`: largest error of interpolation, as a share of the
+    value. `budget`: most points.
 
     Examples
     --------
@@ -73,8 +72,7 @@ class MidpointRefinement:
         """Record the curve's value `y` at `x`.
 
         A value that contradicts the shape by more than the tolerance is kept and listed in :attr:`contradictions`, and
-        the shape is no longer assumed. Raises InvalidValueError for a point outside the curve, or a value that is not
-        above 0.
+        the shape is no longer assumed.
         """
         if not (self.low <= x <= self.high and y > 0.0):
             raise InvalidValueError(f"curve from {self.low:g} to {self.high:g} got value {y:g} at {x:g}")
@@ -89,10 +87,7 @@ class MidpointRefinement:
         self.points[x] = y
 
     def __call__(self, x: float) -> float:
-        """Return the curve at `x`, linearly interpolated.
-
-        Raises InvalidValueError before both ends are measured.
-        """
+        """Return the curve at `x`, linearly interpolated."""
         left = max((point for point in self.points if point <= x), default=None)
         right = min((point for point in self.points if point >= x), default=None)
         if left is None or right is None:
@@ -152,12 +147,7 @@ class MidpointRefinement:
 
 
 def refine(curve: Callable[[float], float], refinement: MidpointRefinement) -> MidpointRefinement:
-    """Measure a curve until it is known within the tolerance.
-
-    Examples
-    --------
-    >>> refine(lambda load: 1.0 / (1.0 - load), MidpointRefinement(0.1, 0.9, shape=Shape.CONVEX, tolerance=0.05)).ask()
-    """
+    """Measure a curve until it is known within the tolerance."""
     while (x := refinement.ask()) is not None:
         refinement.tell(x, curve(x))
     return refinement

@@ -11,7 +11,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from slomo.errors import InvalidValueError
-from slomo.profiling.plans.designs import MOST_INSTANCES, MOST_POINTS, Design, Pressure, competitor, spread
+from slomo.profiling.plans.designs import (
+    MOST_INSTANCES,
+    MOST_POINTS,
+    Design,
+    Pressure,
+    competitor,
+    require_instances,
+    spread,
+)
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.wire import WIRE_OVERHEAD_B, mpps_of_gbps
 from slomo.vocabulary.workload import Setting
@@ -50,23 +58,10 @@ _BEYOND_LLC = (4.0, 16.0)
 
 
 def sources(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return settings that put pressure on cache, I/O and memory in turn, each from weak to strong.
-
-    `machine`: machine that sets the scale: its caches, ports and memory channel. `points`: points, 1 to 100 000.
-    `seed`: seed of the scrambling. `instances`: most instances. Raises InvalidValueError for another number of points,
-    or less than one instance.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> design = sources(load_machine("e5-2620v4"), 60, seed=1)
-    >>> len(design), len({point.workload.key for point in design})
-    (60, 60)
-    """
+    """Return settings that put pressure on cache, I/O and memory in turn, each from weak to strong on this machine."""
     if not 1 <= points <= MOST_POINTS:
         raise InvalidValueError(f"design 'sources': runs is {points}, needed 1 to {MOST_POINTS}")
-    if instances < 1:
-        raise InvalidValueError(f"instances is {instances}, needed 1 or more")
+    require_instances(instances)
     each = math.ceil(points / len(SOURCES))
     draw = np.random.default_rng(seed)
     places = [spread(each, _AXES, draw) for _ in SOURCES]
@@ -81,15 +76,6 @@ def farthest(machine: Machine, points: int, seed: int = 0, instances: int = MOST
     1969): a few points of the sequence itself may all leave the DDIO ways or the memory channel free. More points are
     taken in the sequence's order: settings at the ends of the range tell little about those between. Fewer points are
     the first of more.
-
-    Parameters are those of :func:`sources`. Raises InvalidValueError for other numbers of points than 1 to 60.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> machine = load_machine("e5-2620v4")
-    >>> farthest(machine, 10, seed=1)[:5] == farthest(machine, 5, seed=1)
-    True
     """
     if not 1 <= points <= _CANDIDATES:
         raise InvalidValueError(f"design 'farthest': runs is {points}, needed 1 to {_CANDIDATES}")
@@ -126,14 +112,7 @@ def _pressures(machine: Machine, point: Pressure) -> tuple[float, float, float, 
 
 
 def memory_pressures(machine: Machine, points: int, seed: int = 0, instances: int = MOST_INSTANCES) -> Design:
-    """Return settings that put pressure on memory alone, from weak to more than the channels carry.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> len(memory_pressures(load_machine("e5-2620v4"), 5, seed=1))
-    5
-    """
+    """Return settings that put pressure on memory alone, from weak to more than the channels carry."""
     rows = spread(points, _AXES, np.random.default_rng(seed))
     return tuple(_on_memory(machine, row, instances) for row in rows)
 
