@@ -34,16 +34,10 @@ class Adapted:
 
 
 def at_workload(profiles: Sequence[NFModel], workload: Workload) -> Adapted:
-    """Return a model for a workload whose traffic and settings need not have been profiled.
+    """Return a model for a workload whose traffic and settings need not have been profiled, whatever its offered load.
 
-    `profiles`: all models of its NF on one machine (`slomo.models.library.ModelLibrary.profiles`); several allow
-    interpolation. `workload`: NF, configuration and traffic. Its offered load is no matter here. Raises
-    UnknownNameError for a setting that is no number and was not profiled; UnsupportedPredictionError for traffic or
-    settings that no profile reaches.
-
-    References
-    ----------
-    SLOMO (SIGCOMM'20), extrapolation of traffic attributes.
+    `profiles`: all models of its NF on one machine. Raises UnknownNameError for a setting that is no number and was not
+    profiled; UnsupportedPredictionError for traffic or settings that no profile reaches.
     """
     return _at_saturation(tuple(profiles), workload.saturated)
 

@@ -10,7 +10,7 @@ from slomo.adaptation.interpolation import InterpolationPath
 from slomo.adaptation.routes import Point, ProfiledPoint
 from slomo.errors import UnsupportedPredictionError
 from slomo.models.base import CompositionKind, Floats, SensitivityModel
-from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis, pressures_up_to
+from slomo.models.contentiousness import pressure_basis, pressures_up_to
 from slomo.models.functions.regression import ridge
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import NOT_LEARNED, ServerResponse
@@ -69,11 +69,7 @@ class Blended(DerivedSensitivity):
 
 
 def model_at(point: Point, profiles: Sequence[NFModel], requested: Workload) -> NFModel:
-    """Return the model at a point: a profile itself, or a blend of the models at its ends.
-
-    `point`: its position; profiles are numbers of `profiles`. `profiles`: as profiled. `requested`: the workload that
-    the model describes afterwards.
-    """
+    """Return the model at a point: a profile itself, or a blend of the models at its ends."""
     if isinstance(point, ProfiledPoint):
         return profiles[point.number]
     models = [model_at(end, profiles, requested) for end in point.ends]
@@ -100,7 +96,7 @@ def blend(models: Sequence[NFModel], way: InterpolationPath, requested: Workload
 
 
 def _alike(models: Sequence[NFModel], name: str) -> tuple[SensitivityModel, ...]:
-    """Return one family of every model; None if a model lacks it, or reads other counters."""
+    """Return one family of every model; empty if a model lacks it, or reads other counters."""
     families = tuple(model.sensitivity[name] for model in models if name in model.sensitivity)
     same = len(families) == len(models) and len({family.feature_names for family in families}) == 1
     return families if same else ()
@@ -113,33 +109,27 @@ def _response(profiled: Sequence[ServerResponse | None], way: InterpolationPath)
     one, other = responses[way.below], responses[way.below + 1]
     profile = one.profile.blended_with(other.profile, way.share)
     pressure = pressures_up_to(profile.limit)
-    speed = way.between_mpps([response.speed_mpps(pressure) for response in responses])
+    basis = pressure_basis(pressure, profile.scale, profile.limit)
+
+    def fitted(values: Floats) -> Floats:
+        return ridge(basis, values[:, np.newaxis], 1e-6)[:, 0]
+
+    def between(below: Floats, above: Floats) -> Floats:
+        return (1.0 - way.share) * below + way.share * above
+
+    read_back = NOT_LEARNED
+    if len(one.read_back) and len(other.read_back):
+        ends = [pressure_basis(pressure, of.profile.scale, of.profile.limit) @ of.read_back for of in (one, other)]
+        read_back = fitted(between(*ends))
     return replace(
         one if way.share < 0.5 else other,
         profile=profile,
-        speed=ridge(pressure_basis(pressure, profile.scale, profile.limit), speed[:, np.newaxis], 1e-6)[:, 0],
+        speed=fitted(way.between_mpps([response.speed_mpps(pressure) for response in responses])),
         slowest_mpps=min(one.slowest_mpps, other.slowest_mpps),
         fastest_mpps=max(one.fastest_mpps, other.fastest_mpps),
         sensitivity=Blended(tuple(response.sensitivity for response in responses), way),
         calibration=one.calibration.or_wider(other.calibration),
         part_load=None,
-        holding=_blended(one.holding, other.holding, way.share),
-        read_back=_read_back_between(one, other, profile, way.share),
+        holding=between(one.holding, other.holding) if len(one.holding) == len(other.holding) else NOT_LEARNED,
+        read_back=read_back,
     )
-
-
-def _read_back_between(
-    one: ServerResponse, other: ServerResponse, profile: ContentiousnessProfile, share: float
-) -> Floats:
-    """Return what cards read back from memory, interpolated between two profiles."""
-    pressure = pressures_up_to(profile.limit)
-    ends = [pressure_basis(pressure, of.profile.scale, of.profile.limit) for of in (one, other)]
-    if not len(one.read_back) or not len(other.read_back):
-        return NOT_LEARNED
-    between = (1.0 - share) * (ends[0] @ one.read_back) + share * (ends[1] @ other.read_back)
-    return ridge(pressure_basis(pressure, profile.scale, profile.limit), between[:, np.newaxis], 1e-6)[:, 0]
-
-
-def _blended(one: Floats, other: Floats, share: float) -> Floats:
-    """Return what an NF holds in a full cache at each age of lines, interpolated between two profiles."""
-    return (1.0 - share) * one + share * other if len(one) == len(other) else NOT_LEARNED

@@ -19,11 +19,9 @@ _FLOWING = (Kind.RATE, Kind.BANDWIDTH)
 
 
 def shifted(model: NFModel, requested: Workload, solo_difference_mpps: float = 0.0) -> NFModel:
-    """Return SLOMO's extrapolation of a model to another working set.
+    """Return SLOMO's extrapolation of a model to another working set, which grows in proportion to the flow count.
 
-    `model`: at the profiled traffic. `requested`: the workload that the model describes afterwards; its working set
-    grows in proportion to its flow count. `solo_difference_mpps`: solo throughput there less solo throughput here,
-    where it was measured [Mpps].
+    `solo_difference_mpps`: solo throughput there less solo throughput here, where it was measured [Mpps].
     """
     ratio = requested.traffic.flow_count / model.workload.traffic.flow_count
     held = model.solo_vector.get("L3OCC") or 0.0

@@ -144,10 +144,7 @@ class Carried:
         return self._with_rates(before, after)
 
     def time_ns(self, pressure: Floats, own: Floats, costs: Floats) -> Floats:
-        """Return the time of a packet on the new machine, under pressures there, of a function with these counters.
-
-        `own`, shape (n, metrics): as in :attr:`CarriedState.own`. `costs`: as :meth:`costs_there` returns them.
-        """
+        """Return the time of a packet on the new machine, under pressures there, of a function with these counters."""
         time_ns, traffic = np.full(len(own), float(self._seen.time_ns[0])), self._column(own, "LMB")
         beside = self._channel_beside(pressure)
         for _ in range(_COUNTED_ROUNDS):
@@ -158,10 +155,8 @@ class Carried:
     def costs_there(self, pressure: Floats, own: Floats, time_ns: Floats, noise: Floats) -> tuple[Floats, Floats]:
         """Return the function's costs, corrected by runs on the new machine, and how much each run decides its own fit.
 
-        Bayesian linear regression: an error of a run's time, divided by one less the second value (its leverage), is
-        that without the run.
-
-        `own`: measured counters, as in :meth:`time_ns`. `noise`: relative standard deviation of each run's time.
+        Bayesian linear regression; `noise`: relative standard deviation of each run's time. An error of a run's time,
+        divided by one less the second value (its leverage), is that without the run.
         """
         channel = self._channel_beside(pressure) + self._column(own, "LMB") * 1e3 / time_ns / _channel(self.machine)
         terms = self._counted(own, channel) / (noise * time_ns)[:, np.newaxis]
@@ -190,23 +185,15 @@ class Carried:
 
     def pressure_before(self, pressure: Floats) -> Floats:
         """Return the pressures on the old machine that have the same effect as those on the new one."""
-        here, there = self.measured_on.capacities(), self.machine.capacities()
         before = pressure.copy()
-        more = _caches_kib(self.machine) - _caches_kib(self.measured_on)
-        before[:, self._place("L3OCC")] -= more
-        for name, ours, theirs in (
-            ("LMB", _channel(self.measured_on), _channel(self.machine)),
-            ("DDIOOCC", here.ddio_kib, there.ddio_kib),
-        ):
-            if name in self.names and theirs > 0.0:
+        before[:, self._place("L3OCC")] -= _caches_kib(self.machine) - _caches_kib(self.measured_on)
+        for name, (ours, theirs) in self._sizes.items():
+            if name != "L3OCC" and theirs > 0.0:
                 before[:, self._place(name)] *= ours / theirs
         return np.clip(before, 0.0, self.response.profile.limit)
 
     def read_back(self, pressure: Floats) -> Floats:
-        """Return what a card reads back from memory of a packet, on the new machine.
-
-        Shape ``(n,)``; empty if not known.
-        """
+        """Return what a card reads back from memory of a packet, on the new machine; empty if not known."""
         known, profile = self.response.read_back, self.response.profile
         if not len(known):
             return known
@@ -233,16 +220,20 @@ class Carried:
 
     def limit(self) -> Floats:
         """Return the largest known pressures on the new machine, shape ``(pressures,)``."""
-        here, there = self.measured_on.capacities(), self.machine.capacities()
         limit = self.response.profile.limit.copy()
-        for name, ours, theirs in (
-            ("L3OCC", here.llc_kib, there.llc_kib),
-            ("LMB", _channel(self.measured_on), _channel(self.machine)),
-            ("DDIOOCC", here.ddio_kib, there.ddio_kib),
-        ):
-            if name in self.names:
-                limit[self._place(name)] *= theirs / max(ours, 1e-9)
+        for name, (ours, theirs) in self._sizes.items():
+            limit[self._place(name)] *= theirs / max(ours, 1e-9)
         return np.maximum(limit, 1e-9)
+
+    @cached_property
+    def _sizes(self) -> Mapping[str, tuple[float, float]]:
+        """Size on the old and on the new machine of what each pressure fills."""
+        sizes = {
+            "L3OCC": tuple(each.capacities().llc_kib for each in (self.measured_on, self.machine)),
+            "LMB": tuple(map(_channel, (self.measured_on, self.machine))),
+            "DDIOOCC": tuple(each.capacities().ddio_kib for each in (self.measured_on, self.machine)),
+        }
+        return {name: (ours, theirs) for name, (ours, theirs) in sizes.items() if name in self.names}
 
     def room_halvings(self, pressure: Floats) -> Floats:
         """Return how often the new machine's cache would have to be halved to the room that neighbours leave."""

@@ -93,11 +93,7 @@ Point = ProfiledPoint | PointBetween
 
 
 def route_to(position: Position, profiles: Sequence[ProfiledPoint]) -> Point | PointBeyond | None:
-    """Return how to reach a workload from profiles; None if none are near enough.
-
-    Order of preference: a profile itself, a point between profiles along one coordinate, along two, a point beyond one
-    profile.
-    """
+    """Return how to reach a workload from profiles: one itself, between some along one or two numbers, beyond one."""
     same = next((each for each in profiles if each.knows_pressure and not each.position.differs_in(position)), None)
     if same is not None:
         return same
@@ -231,11 +227,5 @@ def scaled(name: str, values: Sequence[float]) -> list[float]:
 
 
 def by_logarithm(name: str, values: Sequence[float]) -> bool:
-    """Return whether an attribute is used by its logarithm: sizes are, packet bytes and shares are not.
-
-    Examples
-    --------
-    >>> by_logarithm("rules", [10.0, 1000.0]), by_logarithm("match_density", [0.1, 0.9])
-    (True, False)
-    """
+    """Return whether an attribute is used by its logarithm: sizes are, packet bytes and shares are not."""
     return name not in (SIZE, ZIPF) and min(values) > 0.0 and max(values) > 1.0

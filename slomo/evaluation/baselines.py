@@ -33,13 +33,7 @@ def better_forms(errors: Mapping[str, float]) -> dict[str, str]:
 
 
 def in_better_form(rows: Mapping[str, Row], errors: Mapping[str, float]) -> dict[str, Row]:
-    """Return the rows of a table without each baseline's worse form, the better one labelled.
-
-    Examples
-    --------
-    >>> in_better_form({"mean": 1, "dobrescu": 2, "dobrescu-curve": 3}, {"dobrescu": 5.9, "dobrescu-curve": 2.3})
-    {'mean': 1, 'dobrescu-curve (better form)': 3}
-    """
+    """Return the rows of a table without each baseline's worse form, the better one labelled."""
     better = better_forms(errors)
     worse = {form for name in better for form in FORMS[name]} - set(better.values())
     labelled = {form: form + BETTER for form in better.values()}
@@ -58,13 +52,7 @@ def default_of(models: Mapping[str, Any]) -> str | None:
 
 
 def beside_baselines(errors: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    """Return each baseline's better form, its mean error [%], and the ratio to the default model's.
-
-    Examples
-    --------
-    >>> beside_baselines({"equilibrium": 0.5, "dobrescu": 5.9, "dobrescu-curve": 2.0})
-    {'Dobrescu': {'form': 'dobrescu-curve', 'mape': 2.0, 'default': 'equilibrium', 'times': 4.0}}
-    """
+    """Return each baseline's better form, its mean error [%], and the ratio to the default model's."""
     ours = default_of(errors)
     comparisons = {}
     for name, form in better_forms(errors).items():
@@ -74,13 +62,7 @@ def beside_baselines(errors: Mapping[str, float]) -> dict[str, dict[str, Any]]:
 
 
 def curves_in_better_form(curves: Mapping[str, Mapping[int, float]]) -> dict[str, dict[int, float]]:
-    """Return learning curves with one row per baseline: at every number of runs its better form.
-
-    Examples
-    --------
-    >>> curves_in_better_form({"dobrescu": {20: 5.0, 60: 4.0}, "dobrescu-curve": {20: 6.0, 60: 2.0}})
-    {'dobrescu, better form': {20: 5.0, 60: 2.0}}
-    """
+    """Return learning curves with one row per baseline: at every number of runs its better form."""
     result: dict[str, dict[int, float]] = {}
     for name, points in curves.items():
         forms = next((each for each in FORMS.values() if name in each and all(form in curves for form in each)), None)

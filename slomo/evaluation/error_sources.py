@@ -17,7 +17,7 @@ from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from slomo.training.choice import ORDER
 from slomo.training.training import train
-from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, PUBLISHED_MODEL
+from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, PUBLISHED_MODEL, Compat
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload_text import parse_workload
 
@@ -62,12 +62,10 @@ class ErrorSources(Stored):
 
 
 def error_sources(predictor: Predictor, mixes: ProfileDataset) -> ErrorSources:
-    """Split the error of a model on mixes into its sources.
+    """Split the error of a model on mixes into its sources, by the rows whose competition was also measured alone.
 
-    `predictor`: of a model that reads the composed vector under pressure. `mixes`: on its machine, as `judged_mixes`
-    returns them; rows whose competition was also measured alone are used (one per run). Raises MissingMetricError
-    where no row reports every metric that the model reads; InvalidValueError where the model reads no measured
-    competition.
+    Raises MissingMetricError where no row reports every metric that the model reads; InvalidValueError where the model
+    reads no measured competition.
     """
     frame, model, direct, rows = mixes.frame, predictor.model, [], []
     targets, competitors = mixes.tenants
@@ -88,11 +86,7 @@ def error_sources(predictor: Predictor, mixes: ProfileDataset) -> ErrorSources:
             hint="run mixes whose competition is measured before the target starts",
         )
     batch = predictor.predict_batch([targets[row] for row in rows], [competitors[row] for row in rows])
-    actual, sensitivity, whole = (
-        frame["throughput_mpps"].to_numpy(dtype=float)[rows],
-        np.array(direct),
-        batch.throughput_mpps,
-    )
+    actual, sensitivity, whole = mixes.throughput[rows], np.array(direct), batch.throughput_mpps
     return ErrorSources(
         model=model,
         predictions=len(rows),
@@ -116,11 +110,7 @@ def _percent(difference: Floats, reference: Floats) -> float:
 
 
 def reliability(predictor: Predictor, mixes: ProfileDataset, levels: Sequence[float] = LEVELS) -> dict[float, float]:
-    """Return how many measurements lie inside intervals of each stated coverage.
-
-    `mixes`: as `judged_mixes` returns them, none of which calibrated the intervals. `levels`: nominal coverages, each
-    above 0 and below 1, the keys of what is returned.
-    """
+    """Return how many measurements lie inside intervals of each stated coverage; none of them calibrated intervals."""
     (targets, competitors), measured_mpps, shares = mixes.tenants, mixes.throughput, {}
     for level in levels:
         batch = predictor.predict_batch(targets, competitors, level)
@@ -153,12 +143,10 @@ def learning_curves(
     *,
     seed: int = 0,
 ) -> Mapping[str, dict[int, float]]:
-    """Return the error on mixes after training every model on growing numbers of the same runs.
+    """Return the mean absolute error on mixes [%] after training each model on growing numbers of the same runs per NF.
 
     `runs`: pressure runs per NF at full and at part load; smaller budgets are part of larger ones, and solo rows are
-    always kept. Name ``"slomo as published"`` composes model ``"slomo-gbr"`` by the published rule. Returned is model
-    -> runs per NF -> mean absolute error of throughput [%]. Raises InvalidValueError for a budget of fewer than 12
-    runs, or of more than there are.
+    always kept.
     """
     frame = profile.frame
     pressure = frame[frame["plan"] == "pressure"]
@@ -173,28 +161,17 @@ def learning_curves(
         )
     order = pressure.sample(frac=1.0, random_state=seed).groupby("target").cumcount()
     curves: dict[str, dict[int, float]] = {name: {} for name in models}
+    chosen_of = (DEFAULT_MODEL, COMPOSED, EQUILIBRIUM)
+    families = [each for name in models for each in (ORDER if name in chosen_of else [_family(name)])]
     for budget in sorted(runs):
         chosen = frame.loc[sorted([*order.index[order < budget], *frame.index[frame["plan"] == "solo"]])]
         part = type(profile)(chosen.reset_index(drop=True), profile.environment)
-        library = train(part, models=_families(models), seed=seed)
+        library = train(part, models=list(dict.fromkeys(families)), seed=seed)
         for name in models:
-            curves[name][budget] = _mean_error(library, mixes, name)
+            compat: Compat | None = "published" if name == PUBLISHED else None
+            curves[name][budget] = evaluate(library, mixes, [_family(name)], compat=compat).models[_family(name)].mape
     return curves
 
 
-def _families(models: Sequence[str]) -> list[str]:
-    """Return the families to train for these models, each once; for the default, those it is chosen from."""
-    families: list[str] = []
-    for name in models:
-        families += (
-            ORDER
-            if name in (DEFAULT_MODEL, COMPOSED, EQUILIBRIUM)
-            else [PUBLISHED_MODEL if name == PUBLISHED else name]
-        )
-    return list(dict.fromkeys(families))
-
-
-def _mean_error(library: ModelLibrary, mixes: ProfileDataset, name: str) -> float:
-    if name == PUBLISHED:
-        return evaluate(library, mixes, [PUBLISHED_MODEL], compat="published").models[PUBLISHED_MODEL].mape
-    return evaluate(library, mixes, [name]).models[name].mape
+def _family(name: str) -> str:
+    return PUBLISHED_MODEL if name == PUBLISHED else name

@@ -54,11 +54,7 @@ class Errors(Stored):
 
 
 def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high_mpps: Floats) -> Errors:
-    """Return the mean error, percentiles, bias and coverage of predictions.
-
-    `measured_mpps`, `predicted_mpps`, `low_mpps`, `high_mpps`, shape (n,): measured and predicted throughput and the
-    ends of the intervals [Mpps]. Raises InvalidValueError without predictions, or where a measured throughput is not
-    above 0.
+    """Return the mean error, percentiles, bias and coverage of predictions and the ends of their intervals.
 
     Examples
     --------
@@ -243,10 +239,6 @@ def judged_mixes(library: ModelLibrary, dataset: ProfileDataset) -> ProfileDatas
     """Return the mixes by which models are tested: those whose tenants have profiled traffic and load.
 
     An NF below saturation serves its offered load whatever the pressure; `solve_server` predicts such mixes.
-
-    `library`: models; a tenant whose workload has one, offered load included, runs as it was profiled. `dataset`: rows
-    of plan ``mix`` are read. Raises InvalidValueError where all mixes are at reduced load; UnknownNameError where the
-    dataset has no mixes.
     """
     mixes = dataset.select(plan="mix")
     frame = mixes.frame

@@ -72,20 +72,16 @@ class ProbeModel:
     calibration: ConformalCalibration = _NO_PAIRS
 
     def calibrated(self, measured: Mapping[tuple[str, str], float]) -> "ProbeModel":
-        """Return the model with intervals as wide as its errors in measured pairs.
+        """Return the model with intervals as wide as its errors in measured pairs of probed applications.
 
-        `measured`: target and competitor -> performance beside it, as a share of the target's speed alone; pairs of
-        applications without a probe are left out.
+        `measured`: target and competitor -> performance beside it, as a share of the target's speed alone.
         """
         known = {pair: share for pair, share in measured.items() if set(pair) <= self.tables.sensitivity.keys()}
         foretold = np.array([self.predict(*pair).performance for pair in known])
         return replace(self, calibration=calibrate(np.array(list(known.values())), foretold, 1.0, "pairs"))
 
     def predict(self, target: str, competitor: str) -> ProbePrediction:
-        """Return the performance of `target` beside `competitor`.
-
-        Raises UnknownNameError for an application without a probe.
-        """
+        """Return the performance of `target` beside `competitor`."""
         for name in (target, competitor):
             if name not in self.tables.sensitivity:
                 raise UnknownNameError("probed application", name, self.tables.names)
@@ -101,13 +97,14 @@ class ProbeModel:
         if lacking := self.calibration.missing(COVERAGE):
             count = self.calibration.count
             verdict, reason = Verdict.UNKNOWN, f"{count} measured pairs tell its error, needed {count + lacking}"
+        increasing = np.concatenate([[True], np.diff(reporter) > 0.0])
         return ProbePrediction(
             target=target,
             competitor=competitor,
             performance=performance,
             low=1.0 / slowest,
             high=1.0 / fastest,
-            level=_level(reporter, self.tables.levels, extra_time),
+            level=float(np.interp(extra_time, reporter[increasing], self.tables.levels[increasing])),
             interval=self.calibration.one_interval_mpps(performance, 1.0, COVERAGE, UNKNOWN),
             verdict=verdict,
             reason=reason,
@@ -124,15 +121,7 @@ def measured_pairs(dataset: ProfileDataset) -> dict[tuple[str, str], float]:
 
 
 def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:
-    """Return the lowest and highest y of all mixtures of the points (x, y) with mean x `at`.
-
-    `x`, `y`, shape (n,): points; a value of `at` outside the range of x counts as its end.
-
-    Examples
-    --------
-    >>> hull_slice(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 4.0]), 1.0)
-    (0.0, 2.0)
-    """
+    """Return the lowest and highest y of all mixtures of the points (x, y) with mean x `at`, clipped to their range."""
     at = float(np.clip(at, x.min(), x.max()))
     first, second = np.triu_indices(len(x))
     low, high = np.minimum(x[first], x[second]), np.maximum(x[first], x[second])
@@ -145,16 +134,9 @@ def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:
 
 
 def likeliest(x: Floats, y: Floats, at: float) -> float:
-    """Return the mean y of the maximum-entropy mixture of points (x, y) with mean x `at`.
+    """Return the mean y of the maximum-entropy mixture of points (x, y) with mean x `at`, clipped to their range.
 
     Its weights are exponential in x, so bisection over one number finds them.
-
-    `x`, `y`, shape (n,): points; a value of `at` outside the range of x counts as its end.
-
-    Examples
-    --------
-    >>> round(likeliest(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 3.0]), 1.0), 6)
-    1.0
     """
     at = float(np.clip(at, x.min(), x.max()))
     if at in (x.min(), x.max()):
@@ -176,9 +158,3 @@ def _weights(place: Floats, steepness: float) -> Floats:
     weights: Floats = np.exp(exponent - exponent.max())
     weights /= weights.sum()
     return weights
-
-
-def _level(reporter: Floats, levels: Floats, extra_time: float) -> float:
-    """Return the lowest level at which the reporter takes as long, linearly interpolated."""
-    increasing = np.concatenate([[True], np.diff(reporter) > 0.0])
-    return float(np.interp(extra_time, reporter[increasing], levels[increasing]))

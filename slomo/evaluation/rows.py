@@ -184,13 +184,12 @@ def _error(model: NFModel, family: str, accelerator: ServiceTime) -> float:
     """Return the relative standard deviation of runs around an accelerator's fitted line.
 
     A line through as many runs as parameters has no residuals. Its error is then assumed to be that of the memory model
-    on held-out rows: same NF, same machine. The standard deviation of normal errors is sqrt(pi / 2) times their mean
-    size.
+    on held-out rows: same NF, same machine.
     """
+    if accelerator.error > 0.0:
+        return accelerator.error
     mape_percent = model.manifest.get("cross_validation", {}).get(family, {}).get("mape_percent", 0.0)
-    return max(
-        accelerator.error, math.sqrt(math.pi / 2.0) * float(mape_percent) / 100.0 if accelerator.error == 0.0 else 0.0
-    )
+    return math.sqrt(math.pi / 2.0) * float(mape_percent) / 100.0  # deviation over mean size of normal errors
 
 
 @dataclass(frozen=True, eq=False)
