@@ -36,7 +36,7 @@ def core_vector(car: float = 10.0, l3occ: float = 1024.0, **others: float) -> Me
     return MetricVector({"L2MISS": car, "L3OCC": l3occ, **others}, scope=Scope.CORE)
 
 
-def toy_plan(name: str = "toy", competitors: int = 3, replicates: int = 1, seed: int = 0) -> ExperimentPlan:
+def toy_plan(*, competitors: int = 3, replicates: int = 1, seed: int = 0) -> ExperimentPlan:
     """Return a plan for :class:`ToyTestbed`: `lpm` alone, then beside 1, 2, ... synthetic competitors.
 
     Examples
@@ -46,7 +46,7 @@ def toy_plan(name: str = "toy", competitors: int = 3, replicates: int = 1, seed:
     """
     target, pressure = Workload("lpm"), Workload("synthetic", {"data_size_mib": 4})
     colocations = [Colocation(TOY_MACHINE, target, (pressure,) * count) for count in range(competitors + 1)]
-    return ExperimentPlan(name, tuple(colocations), replicates=replicates, seed=seed)
+    return ExperimentPlan("toy", tuple(colocations), replicates=replicates, seed=seed)
 
 
 class ToyTestbed:

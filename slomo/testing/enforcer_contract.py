@@ -155,5 +155,4 @@ class EnforcerContract:
 
 
 def _apply(plan: EnforcementPlan, backend: Backend, folder: object) -> Receipt:
-
     return apply(plan, backend, receipts=Path(str(folder)))

@@ -15,8 +15,6 @@ A test file of a plug-in::
 """
 
 import json
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +22,6 @@ from numpy.typing import NDArray
 from slomo.models.base import ModelFamily, SensitivityModel
 from slomo.models.responses.sensitivity import sensitivity_from_dict
 from slomo.training.families.registry import make_family
-from slomo.vocabulary.metrics import METRICS
 
 #: Metrics of the toy competition that families are fitted on.
 AVAILABLE = ("IPC", "L3MISS", "L3OCC", "L2MISS", "READ", "WRITE")
@@ -121,16 +118,9 @@ class ModelContract:
             np.testing.assert_array_equal(again.predict_mpps(rows), model.predict_mpps(rows))
 
 
-def toy_competition(count: int = 120, seed: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return competitions, shape ``(count, len(AVAILABLE))``, and a target's throughput beside each [Mpps].
-
-    Examples
-    --------
-    >>> vectors, mpps = toy_competition(10)
-    >>> vectors.shape, bool((mpps <= SOLO_MPPS).all())
-    ((10, 6), True)
-    """
-    random = np.random.default_rng(seed)
+def toy_competition() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return competitions, shape ``(120, len(AVAILABLE))``, and a target's throughput beside each [Mpps]."""
+    random, count = np.random.default_rng(0), 120
     car, occupancy = random.uniform(0, 200, count), random.uniform(0, 20480, count)
     miss = car * occupancy / 40960
     columns = {
@@ -141,17 +131,5 @@ def toy_competition(count: int = 120, seed: int = 0) -> tuple[NDArray[np.float64
         "READ": miss * 0.064,
         "WRITE": miss * 0.02,
     }
-    assert all(name in METRICS for name in columns)
     vectors = np.column_stack([columns[name] for name in AVAILABLE])
     return vectors, SOLO_MPPS / (1.0 + car / 300 + occupancy / 60000)
-
-
-def renamed(family: Any, name: str) -> Any:
-    """Return a dataclass family under another name, as a plug-in author may register it.
-
-    Examples
-    --------
-    >>> renamed(make_family("none"), "mine").name
-    'mine'
-    """
-    return replace(family, name=name)

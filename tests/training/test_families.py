@@ -1,5 +1,7 @@
 """Every family of the registry keeps the contract that plug-in authors test against."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from slomo.models.base import ModelFamily
 from slomo.models.library import ModelLibrary
 from slomo.models.responses.sensitivity import LinearSensitivity
 from slomo.records.dataset import ProfileDataset
-from slomo.testing.model_contract import ModelContract, renamed
+from slomo.testing.model_contract import ModelContract
 from slomo.training.families.registry import describe, make_family, model_names, table_model_names
 from slomo.training.training import train
 
@@ -55,7 +57,7 @@ def test_every_name_is_described_and_made() -> None:
 
 def test_a_plug_in_is_trained_saved_and_loaded(toy_composed: ProfileDataset, tmp_path: object) -> None:
     """A family of one's own is given as instance, and its models live in libraries like slomo's own."""
-    library = train(toy_composed, models=[BandwidthFamily(), renamed(make_family("none"), "nothing")])
+    library = train(toy_composed, models=[BandwidthFamily(), replace(make_family("none"), name="nothing")])
     loaded = ModelLibrary.load(library.save(tmp_path)).find("nat")  # type: ignore[arg-type]
     assert tuple(sorted(loaded.sensitivity)) == ("bandwidth", "nothing")
     assert loaded.calibration["bandwidth"].source == "mixes"
