@@ -90,19 +90,20 @@ def error_sources(predictor: Predictor, mixes: ProfileDataset) -> ErrorSources:
     return ErrorSources(
         model=model,
         predictions=len(rows),
-        noise=_noise(frame["truth_mpps"], frame["throughput_cv"], frame["replicates"], actual, rows),
+        noise=_noise(mixes, rows),
         sensitivity=_percent(sensitivity - actual, actual),
         composition=_percent(whole - sensitivity, actual),
         total=_percent(whole - actual, actual),
     )
 
 
-def _noise(truth: object, spread: object, replicates: object, actual: Floats, rows: Sequence[int]) -> float | None:
-    true_mpps = np.asarray(truth, dtype=float)[rows]
+def _noise(mixes: ProfileDataset, rows: list[int]) -> float | None:
+    frame = mixes.frame.iloc[rows]
+    true_mpps = frame["truth_mpps"].to_numpy(dtype=float)
     if np.isfinite(true_mpps).all():
-        return _percent(actual - true_mpps, true_mpps)
-    several = np.asarray(replicates, dtype=float)[rows] > 1
-    return float(100.0 * np.asarray(spread, dtype=float)[rows][several].mean()) if several.any() else None
+        return _percent(mixes.throughput[rows] - true_mpps, true_mpps)
+    spread = frame.loc[frame["replicates"] > 1, "throughput_cv"].to_numpy(dtype=float)
+    return float(100.0 * spread.mean()) if len(spread) else None
 
 
 def _percent(difference: Floats, reference: Floats) -> float:

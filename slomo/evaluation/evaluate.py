@@ -186,29 +186,11 @@ def evaluate(
     *,
     compat: Compat | None = None,
 ) -> Evaluation:
-    """Predict every mix of a dataset with every model, and compare with the measurements.
+    """Predict every mix of a dataset, all on one machine, with every model, and compare with the measurements.
 
-    Parameters
-    ----------
-    library : ModelLibrary
-        Trained models of every NF in the mixes.
-    dataset : ProfileDataset
-        Its rows of plan ``mix`` are used, all on one machine; they must not be those the intervals were calibrated on.
-        Mixes with tenants offered a load that they were not profiled at are left out (:func:`judged_mixes`).
-    models : sequence of str, optional
-        Names of models, which compose; ``"equilibrium"``; ``"composed"`` for the family chosen for each target; and
-        ``"default"`` for what answers where nothing is named. All but the last by default, where the targets have them.
-    coverage : float
-        Nominal coverage of the intervals, above 0 and below 1.
-    compat : {"published"}, optional
-        Compose by the published rule; then nothing is solved by default.
-
-    Raises
-    ------
-    InvalidValueError
-        Without mixes at full load, or with mixes of several machines.
-    UnknownNameError
-        For NFs or models the library lacks.
+    The mixes must not be those that intervals were calibrated on. `models`: names of families, which compose;
+    ``"equilibrium"``; ``"composed"`` for the family chosen for each target; and ``"default"`` for what answers where
+    nothing is named. All but the last by default, where the targets have them; with `compat`, nothing is solved.
     """
     machine = _one_machine(dataset)
     mixes = judged_mixes(library, dataset)

@@ -376,11 +376,10 @@ def _missing_fields(
 
 
 def _shown(data: Any, position: Position) -> str:
-    for part in position:
-        try:
-            data = data[part]
-        except (KeyError, IndexError, TypeError):
-            return "nothing"
+    try:
+        data = _at(data, position)
+    except (KeyError, IndexError, TypeError):
+        return "nothing"
     if isinstance(data, dict | list):
         return f"a {'mapping' if isinstance(data, dict) else 'list'} of {len(data)}"
     if data is None or isinstance(data, bool):
