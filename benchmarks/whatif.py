@@ -60,7 +60,7 @@ def judged(
         record = testbed.run(colocation, seed=50_000 + number)
         assert record.beside is not None
         masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
-        predicted = predict_partition(knowledge, colocation)
+        predicted = predict_partition(knowledge, colocation, testbed.machine)
         for mask, guess, tenant in zip(masks, predicted, record.beside.tenants, strict=True):
             outcomes.append((masks.count(mask) > 1, guess / tenant.throughput_mpps - 1.0))
     return outcomes

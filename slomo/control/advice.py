@@ -220,7 +220,7 @@ def _highest_latencies(situation: Situation, margin: float) -> dict[str, list[fl
     for name in (name for name in situation.promised_mpps if name in situation.responses):
         packet_us = situation.bias.get(name, 1.0) / max(situation.needed_mpps(name) * (1.0 + margin), 1e-12)
         lines = situation.responses[name].table(100.0, situation.ways)[STEPS::STEPS].tolist()
-        lasting[name] = [1e3 * (packet_us - start) / max(slope, 1e-12) for start, slope, _ in lines]
+        lasting[name] = [1e3 * (packet_us - start) / max(slope, 1e-12) for start, slope, *_ in lines]
     return lasting
 
 

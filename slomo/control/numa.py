@@ -25,6 +25,7 @@ from slomo.placement.chains.predicted import best_nodes, served_at
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.request import Request
 from slomo.vocabulary.machine import Machine
+from slomo.vocabulary.server_setting import llc_numbers
 from slomo.vocabulary.workload import Workload
 
 #: Least relative gain in predicted throughput for a move, and relative change of load below which loads count as equal.
@@ -160,7 +161,8 @@ class NumaController:
             tenants = np.array([[number[key] for key, _ in stages] for _, stages in same])
             loads = np.array([[mpps for _, mpps in stages] for _, stages in same])
             masks = np.full(tenants.shape, self.machine.full_way_mask)
-            settings = Partitions(list(responses.values()), masks, tenants, offered_mpps=loads)
+            llcs = llc_numbers([None] * size, self.machine.cores_per_socket, self.machine.llc_domains_per_socket)
+            settings = Partitions(list(responses.values()), masks, tenants, offered_mpps=loads, llcs=np.array([llcs]))
             solved = solve_partitions(settings, self.memory)
             self._solved.update({mix: each.throughput_mpps for mix, each in zip(same, solved, strict=True)})
         rates = [self._solved[mix] for mix in mixes]

@@ -66,6 +66,8 @@ class Situation:
     bias: Mapping[str, float] = field(default_factory=dict)
     #: Tenant -> core, shared by tenants with the same number; a tenant that is missing here has a core of its own.
     cores: Mapping[str, int] = field(default_factory=dict)
+    #: Tenant -> number of its last-level cache, on sockets with several.
+    llcs: Mapping[str, int] = field(default_factory=dict)
     #: Additional latency of another node's memory [ns].
     remote_ns: float = 0.0
     #: Share by which predictions of tenants that share ways are lowered before they are compared with promises.
@@ -88,6 +90,11 @@ class Situation:
         )
         return replace(server, setting=setting)
 
+    def shares_ways(self, settings: Mapping[str, Setting], name: str) -> bool:
+        """Return whether a tenant shares at least one cache way with another."""
+        mine, llc = settings[name].mask, self.llcs.get(name)
+        return any(s.mask & mine for key, s in settings.items() if key != name and self.llcs.get(key) == llc)
+
     @property
     def open_settings(self) -> dict[str, Setting]:
         """Return settings with all ways for every tenant and no throttle."""
@@ -107,6 +114,7 @@ class Situation:
             np.array([self.cores.get(name, -1) for name in names]),
             np.array([each.weight for each in every]).reshape(shape),
             np.where(remote, self.remote_ns, 0.0),
+            np.array([[self.llcs.get(name, 0) for name in names]]),
         )
 
     @cached_property
@@ -212,15 +220,9 @@ def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, 
     for name in situation.promised_mpps:
         if name in most:
             needed, doubt = situation.needed_mpps(name), situation.shared_doubt
-            doubt *= bool(doubt) and shares_ways(chosen, name)
+            doubt *= bool(doubt) and situation.shares_ways(chosen, name)
             room[name] = most[name] * (1.0 - doubt) / needed - 1.0 if needed > 0.0 else math.inf
     return Outlook(chosen, mpps, room, parted, margin)
-
-
-def shares_ways(settings: Mapping[str, Setting], name: str) -> bool:
-    """Return whether a tenant shares at least one cache way with another."""
-    mine = settings[name].mask
-    return any(other.mask & mine for key, other in settings.items() if key != name)
 
 
 def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Mapping[str, float], str]:

@@ -67,6 +67,8 @@ class Partitions:
     weights: ArrayLike = 1.0
     #: Latency added if the memory is on another node [ns]; 0 for the tenant's own node.
     remote_ns: ArrayLike = 0.0
+    #: Number of each tenant's last-level cache: a mask names ways of this one.
+    llcs: ArrayLike = 0
 
     @property
     def which(self) -> NDArray[np.int64]:
@@ -74,11 +76,22 @@ class Partitions:
         tenants = np.arange(len(self.responses)) if self.tenants is None else self.tenants
         return np.broadcast_to(tenants, self.masks.shape)
 
+    @property
+    def in_one_cache(self) -> NDArray[np.bool_]:
+        """Which tenants have the same last-level cache, shape (settings, tenants, tenants)."""
+        llcs = np.broadcast_to(self.llcs, self.masks.shape)
+        return np.asarray(llcs[:, :, None] == llcs[:, None, :])
+
+    @property
+    def in_common(self) -> NDArray[np.bool_]:
+        """Which tenants may fill a common way, shape (settings, tenants, tenants)."""
+        return np.asarray((self.masks[:, :, None] & self.masks[:, None, :] != 0) & self.in_one_cache)
+
     def in_order(self) -> "tuple[Partitions, NDArray[np.int64]]":
         """Return the settings with tenants in one canonical order, and each tenant's place in that order."""
         names = [response.workload for response in self.responses]
         rank = np.array([sorted(set(names)).index(name) for name in names])
-        given = (self.bandwidth_percent, self.offered_mpps, self.cores, self.weights, self.remote_ns)
+        given = (self.bandwidth_percent, self.offered_mpps, self.cores, self.weights, self.remote_ns, self.llcs)
         columns = [self.which, self.masks, *(np.broadcast_to(each, self.masks.shape) for each in given)]
         order = np.lexsort((*columns[:0:-1], rank[self.which]), axis=-1)
         which, masks, *rest = (np.take_along_axis(column, order, axis=1) for column in columns)
@@ -135,7 +148,7 @@ def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted
     ways = cache.divided(shares)
     costs = board.costs(ways, shares)
     if board.written:
-        cache = cache.without_packets(board, costs.rates(curve[0][:1]))
+        cache = cache.without_packets(board, costs.rates(curve[0][:1]), ordered)
         ways = cache.divided(shares)
     unsettled = _settle(cache, board, curve, ways, shares)
     costs = board.costs(ways, shares)
@@ -203,8 +216,9 @@ class _Board:
     """Constants while settings are solved: tables, loads, cores, memory nodes; most have the shape (settings, tenants).
 
     `tables`, `held`: of each distinct response and throttle; `which`: index of each tenant's. `buffer_ways`,
-    `buffer_bytes`: ways that its packet buffers fill, and what a card writes there per packet; `written`: the ways into
-    which cards write. `groups`: by setting, the tenants of each shared core and their weights; empty if none is shared.
+    `buffer_bytes`: ways that its packet buffers fill, and what a card writes there per packet; `private_ways`: lines of
+    its private cache; `requested_bytes`: of the shared cache per packet; `written`: the ways into which cards write.
+    `groups`: by setting, the tenants of each shared core and their weights; empty if none is shared.
     """
 
     tables: Floats
@@ -212,6 +226,8 @@ class _Board:
     which: NDArray[np.int64]
     buffer_ways: Floats
     buffer_bytes: Floats
+    private_ways: Floats
+    requested_bytes: Floats
     written: int
     offered: Floats
     remote_ns: Floats
@@ -221,8 +237,9 @@ class _Board:
     @classmethod
     def of(cls, settings: Partitions, most: int) -> "_Board":
         """Read the constants of settings in canonical order."""
-        columns = np.array([(each.buffer_ways, each.buffer_bytes, each.remote_us) for each in settings.responses])
-        buffer_ways, buffer_bytes, across_us = np.moveaxis(columns[settings.which], -1, 0)
+        names = ("remote_us", "buffer_ways", "buffer_bytes", "private_ways", "requested_bytes")
+        columns = np.array([[getattr(each, name) for name in names] for each in settings.responses])
+        across_us, buffer_ways, buffer_bytes, private_ways, requested = np.moveaxis(columns[settings.which], -1, 0)
         offered, remote_ns = np.asarray(settings.offered_mpps), np.asarray(settings.remote_ns)
         cores, weights = np.asarray(settings.cores), np.asarray(settings.weights)
         alone = (cores < 0).all()
@@ -230,6 +247,8 @@ class _Board:
             *_tables(settings, most),
             buffer_ways,
             buffer_bytes,
+            private_ways,
+            requested,
             functools.reduce(operator.or_, (each.buffer_mask for each in settings.responses)),
             np.where(offered == 0.0, np.inf, offered),
             remote_ns,
@@ -249,6 +268,8 @@ class _Board:
             which=self.which[rows],
             buffer_ways=self.buffer_ways[rows],
             buffer_bytes=self.buffer_bytes[rows],
+            private_ways=self.private_ways[rows],
+            requested_bytes=self.requested_bytes[rows],
             offered=self.offered[rows],
             remote_ns=self.remote_ns[rows],
             remote_us=self.remote_us[rows],
@@ -263,7 +284,7 @@ class _Board:
         rows, place = self.tables.reshape(-1, self.tables.shape[2]), self.which * self.tables.shape[1] + low
         values = rows.take(place, axis=0) * (1.0 - share) + rows.take(place + 1, axis=0) * share
         start = values[..., 0] + values[..., 1] * self.remote_ns * 1e-3 + self.remote_us
-        return _Costs(start / shares, values[..., 1] / shares, values[..., 2], self.offered)
+        return _Costs(start / shares, values[..., 1] / shares, values[..., 2], values[..., 3], self.offered)
 
     def ways_at(self, age: Floats) -> Floats:
         """Return the number of ways that each tenant's lines fill if they stay cached up to an age."""
@@ -308,6 +329,7 @@ class _Costs:
     start: Floats
     slope: Floats
     bytes_per_packet: Floats
+    fetched_bytes: Floats
     offered: Floats
 
     def capacity(self, latency_ns: Floats) -> Floats:
@@ -336,9 +358,10 @@ def _tables(settings: Partitions, most: int) -> tuple[Floats, Floats, NDArray[np
 class _Cache:
     """The cache ways that each tenant may fill.
 
-    `inside`, shape (settings, tenants, ways): share of a way that a tenant's lines may fill. `together`, shape
-    (settings, tenants, tenants): which masks are equal. `size`: ways of each mask that lines may fill. `is_apart`:
-    settings whose masks are pairwise equal or disjoint. `has_company`: tenants that share a way with another.
+    `inside`, shape (settings, tenants, ways of all caches): share of a way that a tenant's lines may fill. `together`,
+    shape (settings, tenants, tenants): which masks are equal and of one cache. `size`: ways of each mask that lines may
+    fill. `is_apart`: settings whose masks are pairwise equal or disjoint. `has_company`: tenants that share a way with
+    another.
     """
 
     inside: Floats
@@ -349,9 +372,12 @@ class _Cache:
 
     @classmethod
     def of(cls, settings: Partitions, most: int) -> "_Cache":
-        masks = settings.masks
+        masks, common = settings.masks, settings.in_common
         inside = ((masks[:, :, None] >> np.arange(most)) & 1).astype(float)
-        together, common = masks[:, :, None] == masks[:, None, :], masks[:, :, None] & masks[:, None, :] != 0
+        if count := int(np.max(settings.llcs)):
+            here = np.asarray(settings.llcs)[:, :, None] == np.arange(count + 1)
+            inside = (here[..., None] * inside[:, :, None, :]).reshape(*masks.shape, -1)
+        together = (masks[:, :, None] == masks[:, None, :]) & common
         is_apart = (together | ~common).all(axis=(1, 2))
         return cls(inside, together.astype(float), inside.sum(axis=2), is_apart, common.sum(axis=2) > 1)
 
@@ -359,16 +385,16 @@ class _Cache:
         """Return the caches of some of the settings."""
         return _Cache(*(getattr(self, name)[rows] for name in _Cache.__dataclass_fields__))
 
-    def without_packets(self, board: _Board, rates: Floats) -> "_Cache":
+    def without_packets(self, board: _Board, rates: Floats, settings: Partitions) -> "_Cache":
         """Return the cache that packets leave to lines, at given packet rates [Mpps].
 
-        Cards write the packets of all tenants into the same few ways, whoever owns them. Under LRU, packets stay there
-        until their buffers are written again, or as long as the lines around them.
+        Cards write the packets of a cache's tenants into the same few ways, whoever owns them. Under LRU, packets stay
+        there until their buffers are written again, or as long as the lines around them.
         """
-        share = ((board.written >> np.arange(self.inside.shape[2])) & 1) / board.written.bit_count()
-        written = (self.inside * share).sum(axis=2)
-        most = board.buffer_ways.sum(axis=1, keepdims=True)
-        per_age = (rates * board.buffer_bytes).sum(axis=1, keepdims=True)
+        inside = (settings.masks & board.written)[..., None] >> np.arange(board.written.bit_length()) & 1
+        written = inside.sum(axis=2) / board.written.bit_count()
+        each = np.stack([board.buffer_ways, rates * board.buffer_bytes], axis=2)
+        most, per_age = np.moveaxis(np.matmul(settings.in_one_cache, each), 2, 0)
         rate = np.log10(np.maximum(rates, 1e-6))
         low, high = np.full(rates.shape, AGE_LOW), np.full(rates.shape, AGE_HIGH)
         for _ in range(_PACKET_HALVINGS):
@@ -384,14 +410,29 @@ class _Cache:
     ) -> tuple[Floats, Floats | None]:
         """Return the number of ways that each tenant fills at given speeds, and the age of its oldest line."""
         rates = np.maximum(costs.rates(latency), 1e-6)
-        age = self._age(board, np.log10(rates), last, width) if self.is_apart.any() else None
-        aged = rates if age is None else np.minimum(board.ways_at(age + np.log10(rates)), self.size)
+        size = np.maximum(self.size - self._empty(board, costs, rates), 1.0 / STEPS)
+        age = self._age(board, np.log10(rates), size, last, width) if self.is_apart.any() else None
+        aged = rates if age is None else np.minimum(board.ways_at(age + np.log10(rates)), size)
         if self.is_apart.all():
             return aged, age
         divided = self.divided(np.maximum(rates * costs.bytes_per_packet, 1e-6))
         return np.where(self.is_apart[:, None], aged, divided), age
 
-    def _age(self, board: _Board, rate: Floats, last: Floats | None, width: float) -> Floats:
+    def _empty(self, board: _Board, costs: "_Costs", rates: Floats) -> Floats:
+        """Return the number of ways of each mask with company that a victim cache has empty.
+
+        A hit moves a line to a private cache and leaves its place empty until the line returns, or before it a line of
+        any tenant that was missed and enters the same set.
+        """
+        if not board.private_ways.any():
+            return np.zeros_like(rates)
+        requested, fetched = rates * board.requested_bytes, rates * costs.fetched_bytes
+        entering = np.matmul(self.together, fetched[..., None])[..., 0]
+        left = np.maximum(requested - fetched, 0.0)
+        each = left / np.maximum(requested / np.maximum(board.private_ways, 1e-6) + entering, 1e-6)
+        return np.where(self.has_company, np.matmul(self.together, each[..., None])[..., 0], 0.0)
+
+    def _age(self, board: _Board, rate: Floats, size: Floats, last: Floats | None, width: float) -> Floats:
         """Find the age of the oldest cache line by bisection; infinite if all lines fit."""
         if last is None:
             low, high, halvings = np.full(rate.shape, AGE_LOW - 3.0), np.full(rate.shape, AGE_HIGH + 3.0), _HALVINGS
@@ -400,7 +441,7 @@ class _Cache:
         for _ in range(halvings):
             middle = 0.5 * (low + high)
             total = np.matmul(self.together, board.ways_at(middle + rate)[..., None])[..., 0]
-            too_old = total > self.size
+            too_old = total > size
             low, high = np.where(too_old, low, middle), np.where(too_old, middle, high)
         return low
 
@@ -453,8 +494,7 @@ def bottleneck(
     ``"nothing"``. `index`: index of the tenant in the solution `done` of the first of the `settings`.
     """
     response = settings.responses[settings.which[0, index]]
-    mask, *others = settings.masks[0, [index, *(i for i in range(settings.masks.shape[1]) if i != index)]]
-    if any(mask & other for other in others):
+    if settings.in_common[0, index].sum() > 1:
         response = response.beside or response
     percent, remote_ns = (
         float(np.broadcast_to(each, settings.masks.shape)[0, index])

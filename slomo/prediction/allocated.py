@@ -32,12 +32,14 @@ class Allocated:
     def __init__(self, server: TenantModels, how: PredictionOptions, loads: Sequence[float | None]) -> None:
         self.server, self.how, self.loads = server, how, loads
         self.models = allocation_models(server)
+        self.settings: dict[int, Partitions] = {}
         self.parted: dict[int, Parted] = {}
         #: Position of each tenant: (its socket, its index on this socket).
         self.at: dict[int, tuple[int, int]] = {}
         for socket, here in server.by_socket.items():
             memory = joined(self.models[number].memory for number in here)
-            (self.parted[socket],) = solve_partitions(self._partitions(here), memory)
+            self.settings[socket] = self._partitions(here)
+            (self.parted[socket],) = solve_partitions(self.settings[socket], memory)
             self.at.update((number, (socket, i)) for i, number in enumerate(here))
 
     def _partitions(self, here: Sequence[int]) -> Partitions:
@@ -52,6 +54,7 @@ class Allocated:
             np.array([cores[i] if len(server.on_core[i]) > 1 else -1 for i in here]),
             np.array([server.weight(i) for i in here]),
             np.array([self.models[i].remote_ns if self._is_away(i) else 0.0 for i in here]),
+            np.array([[server.llcs[i] for i in here]]),
         )
 
     def _mask(self, number: int) -> int:
@@ -76,8 +79,8 @@ class Allocated:
 
     def shares_ways(self, number: int) -> bool:
         """Return whether a tenant shares at least one cache way with another."""
-        ways, here = self.server.setting.ways, self.server.by_socket[self.server.sockets[number]]
-        return any(i != number and (ways is None or ways[i] & ways[number]) for i in here)
+        socket, here = self.at[number]
+        return bool(self.settings[socket].in_common[0, here].sum() > 1)
 
     def prediction(self, number: int) -> Prediction:
         """Return the predicted throughput of a tenant."""
@@ -108,20 +111,21 @@ class Allocated:
         server = self.server
         never: list[str] = []
         outside: list[str] = []
-        socket = self.at[number][0]
+        socket, here = self.at[number]
         for i in server.by_socket[socket]:
             unknown, beyond = self.models[i].beyond(self._mask(i).bit_count(), self._percent(i), away=self._is_away(i))
             never, outside = [*never, *unknown], [*outside, *beyond]
         if not self.models[number].is_enough(self.how.coverage, shares_ways=self.shares_ways(number)):
             never.append(f"too few partitions were held out for an interval of {100.0 * self.how.coverage:g} %")
-        mask = self._mask(number)
-        together = sum(bool(self._mask(i) & mask) for i in server.by_socket[socket])
+        mask, together = self._mask(number), int(self.settings[socket].in_common[0, here].sum())
         if together > mask.bit_count():
             outside.append(f"{together} NFs fill {mask.bit_count()} ways together; profiled is one beside streams")
-        if together > 1 and (domains := self.models[number].llc_domains) > 1:
-            outside.append(f"the socket has {domains} last-level caches, predicted as if its NFs shared one")
-        written = (mask & self.models[number].response.buffer_mask).bit_count()
-        if written and together == 1 < len(server.by_socket[socket]):
+        response, company = self.models[number].response, self.settings[socket].in_one_cache[0, here].sum() > 1
+        strongest, written = response.throttle[0][0], (mask & response.buffer_mask).bit_count()
+        if company and self._percent(number) <= strongest < 100.0 and (together > 1 or response.buffer_mask):
+            name = server.tenants[number].workload.nf
+            outside.append(f"{name} is throttled to {strongest:g} % beside others; profiled is that beside a stream")
+        if written and company and together == 1:
             outside.append(f"cards write packets of other NFs into {written} of its own ways, which was not profiled")
         if not self.parted[socket].settled:
             outside.append(f"ways and cores of socket {socket} did not settle")

@@ -13,7 +13,7 @@ from slomo.adaptation.adapt import at_workload
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
-from slomo.vocabulary.server_setting import ServerSetting
+from slomo.vocabulary.server_setting import ServerSetting, llc_numbers
 from slomo.vocabulary.wire import wire_gbps
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
@@ -84,6 +84,18 @@ class TenantModels:
         for number, socket in enumerate(self.sockets):
             on.setdefault(socket, []).append(number)
         return on
+
+    @cached_property
+    def llcs(self) -> tuple[int, ...]:
+        """Number of each tenant's last-level cache on its socket; 0 if it has one, or nobody was profiled over ways."""
+        numbers = [0] * len(self.tenants)
+        known = [(m.allocation, m.capacities) for m in self.models if m.allocation and m.capacities]
+        for allocation, capacities in known[:1]:
+            for here in self.by_socket.values():
+                cores = [self.setting.cores[i] if self.setting.cores else None for i in here]
+                for i, llc in zip(here, llc_numbers(cores, capacities.cores, allocation.llc_domains), strict=True):
+                    numbers[i] = llc
+        return tuple(numbers)
 
     def beside(self, number: int) -> list[TenantModel]:
         """Return the other tenants on the socket of tenant `number`."""

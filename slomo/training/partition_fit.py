@@ -4,7 +4,6 @@ ResQ (NSDI'18, section 5.2) interpolates measured throughputs; here the time per
 latency, fitted for each number of ways.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from slomo.models.responses.partition import PartitionResponse
 class PartitionRow:
     """One run of an NF with given ways, latency and throttle."""
 
-    #: Number of cache ways that the NF held.
+    #: Number of cache ways that the NF may fill.
     ways: float
     #: Memory bandwidth throttle [%]; 100 is none.
     bandwidth_percent: float
@@ -31,7 +30,9 @@ class PartitionRow:
     bytes_per_packet: float
     #: Bytes of cache lines that its misses fetch per packet: without write-backs, which need no room. None if unknown.
     fetched_bytes: float | None = None
-    #: Whether others filled the same ways; then `ways` is the occupancy.
+    #: Number of ways that lines of the NF occupied; None if unknown.
+    occupied_ways: float | None = None
+    #: Whether others filled the same ways, too.
     shares_ways: bool = False
 
 
@@ -42,11 +43,13 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
     noise, some throttled, some in ways that others filled, too. Raises InvalidValueError for too few rows.
     """
     own, beside = ([row for row in rows if row.shares_ways == shared] for shared in (False, True))
+    beside = [replace(row, ways=row.occupied_ways or row.ways) for row in beside]
     response = _over_ways(workload, own)
-    most = max((row.ways for row in beside if row.bandwidth_percent >= 100.0), default=math.inf)
     crowded = None
-    if beside:
-        crowded = _never_slower(_over_ways(workload, [*beside, *(row for row in own if row.ways > most)]))
+    if beside:  # a cached line is hit, whoever may fill the ways: occupancy tells how much is missed
+        occupied = {row.ways: row.occupied_ways or row.ways for row in reversed(own)}
+        alike = [*beside, *(replace(row, ways=occupied[row.ways]) for row in own)]
+        crowded = _never_slower(_over_ways(workload, alike))
     both = (response,) if crowded is None else (response, crowded)
     points: list[tuple[float, float]] = []
     shares: tuple[tuple[float, float], ...] = ((100.0, 0.0),)
@@ -96,10 +99,7 @@ def _over_ways(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse
 
 
 def _never_slower(response: PartitionResponse) -> PartitionResponse:
-    """Return the function with more ways at least as fast as with fewer.
-
-    Shared ways hold as much as some more of its own, so the first of its own beyond them were slower.
-    """
+    """Return the function with more ways at least as fast as with fewer, since cached lines save time."""
     time = [1.0 / response.mpps(ways, response.idle_ns) for ways in response.ways]
     best = [time.index(min(time[: number + 1])) for number in range(len(time))]
     return _over(response, response.ways, lambda values: tuple(values[i] for i in best))

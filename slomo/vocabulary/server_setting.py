@@ -7,6 +7,20 @@ from dataclasses import dataclass, fields, replace
 from slomo.errors import InvalidValueError
 
 
+def llc_numbers(cores: Sequence[int | None], per_socket: int, caches: int) -> list[int]:
+    """Return the number of each tenant's last-level cache on a socket; without a core it has the first free one.
+
+    Examples
+    --------
+    >>> llc_numbers([None, 9, None, None, None, None], per_socket=32, caches=8)
+    [0, 2, 0, 0, 0, 1]
+    """
+    taken = {core % per_socket for core in cores if core is not None}
+    free = (core for core in range(per_socket) if core not in taken)
+    own = [next(free, 0) if core is None else core % per_socket for core in cores]
+    return [core * caches // per_socket for core in own]
+
+
 @dataclass(frozen=True)
 class ServerSetting:
     """What each tenant of a server may use, in the tenants' order; a field left out divides nothing."""
@@ -15,7 +29,7 @@ class ServerSetting:
     ways: Sequence[int] | None = None
     #: Memory bandwidth throttle of each, above 0 to 100 [%]; 100 by default.
     bandwidth_percent: Sequence[float] | None = None
-    #: Core of each; tenants with equal ones share it, None (the default) is a core of its own.
+    #: Core of each; tenants with equal ones share it, None (the default) is a core of its own, the first free one.
     cores: Sequence[int | None] | None = None
     #: CPU weight of each on a shared core, above 0; equal by default.
     weights: Sequence[float] | None = None

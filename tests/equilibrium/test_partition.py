@@ -41,6 +41,13 @@ def test_lines_written_back_need_no_room() -> None:
     assert done.ways == pytest.approx((40.0 / 3.0, 20.0 / 3.0), rel=0.02)
 
 
+@pytest.mark.parametrize(("requested", "empty"), [(64.0, 0.0), (128.0, 1.0 / 3.0)])
+def test_hits_in_a_victim_cache_leave_places_empty(requested: float, empty: float) -> None:
+    """Of two streams whose requests all miss, every place is full; if half of them hit, a third of a way is empty."""
+    stream = replace(response(0.1, (64.0,) * 4), private_ways=0.5, requested_bytes=requested)
+    assert sum(shared(stream, stream).ways) == pytest.approx(20.0 - empty, rel=1e-3)
+
+
 def test_a_working_set_that_fits_is_kept_beside_another_that_fits() -> None:
     fits = response(0.1, (200.0, 100.0, 0.0, 0.0))
     done = shared(fits, response(0.5, (300.0, 100.0, 0.0, 0.0)))
@@ -71,6 +78,17 @@ def test_ways_are_never_exceeded_and_a_batch_answers_as_one(rows: list[tuple[flo
     assert together == [solve_partitions(Partitions(responses, row[None]), MEMORY)[0] for row in masks]
     backwards = Partitions(responses, masks[:, ::-1], np.arange(len(responses))[::-1])
     assert [each.ways[::-1] for each in solve_partitions(backwards, MEMORY)] == [each.ways for each in together]
+
+
+def test_tenants_of_several_caches_divide_the_ways_of_their_own() -> None:
+    """Equal and overlapping masks of two caches, and the cards' packets there: each cache is as on a socket alone."""
+    nf = replace(response(0.1, (200.0, 100.0, 10.0, 0.0)), buffer_ways=1.0, buffer_bytes=64, buffer_mask=0x3)
+    tenants = [nf, replace(nf, workload="b", busy_us=(0.3,) * 4), replace(nf, busy_us=(0.2,) * 4), nf]
+    masks = np.array([[0xF, 0x3F, 0xF, 0x3F]])
+    done = solve_partitions(Partitions(tenants, masks, llcs=[[0, 2, 0, 2]]), MEMORY)[0]
+    for here in ([0, 2], [1, 3]):
+        alone = solve_partitions(Partitions([tenants[i] for i in here], masks[:, here]), MEMORY)[0]
+        assert [done.ways[i] for i in here] == pytest.approx(alone.ways, rel=0.01)
 
 
 @settings(max_examples=30, deadline=None)

@@ -105,16 +105,32 @@ def test_more_tenants_than_ways_in_a_mask_are_extrapolated(toy_library):
     assert verdicts == [Verdict.EXTRAPOLATED, Verdict.SUPPORTED, Verdict.SUPPORTED]
 
 
-def test_shared_ways_of_several_last_level_caches_are_extrapolated(toy_library):
-    """Predictions treat the caches of a socket as one, so NFs in different caches would divide their ways."""
-    model = toy_library.find("lpm", MACHINE)
-    several = replace(allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0), llc_domains=8)
-    library = ModelLibrary([replace(model, allocation=several)])
-    verdicts = [
-        predict("lpm", "lpm", library, machine=MACHINE, setting=ServerSetting(ways=masks)).verdict
-        for masks in ([0x3, 0x3], [0x1, 0x2])
+def test_the_strongest_throttle_beside_others_is_extrapolated(toy_library):
+    """A miss costs most under it, and packets wait longest; profiles have it alone, and in few ways beside a stream."""
+    ways = allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0)
+    library = ModelLibrary([replace(toy_library.find("lpm", MACHINE), allocation=ways)])
+    settings = [
+        ServerSetting(masks, percents) for masks in ([0x3, 0x3], [0x3, 0xC]) for percents in ([10, 100], [50, 10])
     ]
-    assert verdicts == [Verdict.EXTRAPOLATED, Verdict.SUPPORTED]
+    verdicts = [predict("lpm", "lpm", library, machine=MACHINE, setting=setting).verdict for setting in settings]
+    assert verdicts == [Verdict.EXTRAPOLATED, *[Verdict.SUPPORTED] * 3]
+
+
+def test_nfs_of_several_last_level_caches_share_no_ways(toy_library):
+    """A mask names ways of the cache of an NF's core; NFs without a given core have the first free ones."""
+    model = toy_library.find("lpm", MACHINE)
+    cores = model.capacities.cores
+    several = replace(allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0), llc_domains=cores // 2)
+    library = ModelLibrary([replace(model, allocation=several)])
+    (apart, own), (together, first) = (
+        [
+            predict("lpm", "lpm", library, machine=MACHINE, setting=ServerSetting(ways=masks, cores=seats))
+            for masks in ([0x3, 0x3], [0x3, 0xC])
+        ]
+        for seats in ((0, cores - 1), None)
+    )
+    assert apart == own == first
+    assert together.throughput_mpps < apart.throughput_mpps
 
 
 def test_packets_of_others_in_own_ways_are_extrapolated(toy_library):

@@ -11,7 +11,7 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.acting.partition_profile import profile_partitions
+from slomo.workflow.acting.partition_profile import _row, profile_partitions
 
 MACHINE = load_machine("e5-2620v4")
 
@@ -36,6 +36,17 @@ def test_needs_grow_with_the_rate_and_serve_it() -> None:
         assert served is not None
         assert served.tenants[0].throughput_mpps >= (SERVED - 0.05) * mpps
         assert percent % MBA_STEP == 0
+
+
+def test_packets_that_a_card_writes_to_memory_need_no_further_room() -> None:
+    """Without DDIO, a card's write removes a packet's line from the cache; when fetched, it returns to its place."""
+    machine = load_machine("epyc-7543")
+    alone = Colocation(machine.name, parse_workload("l2fwd"), (), (Isolation(machine.full_way_mask),))
+    record = SimulatedTestbed(machine, scale=64, accesses=10_000).run(alone)
+    assert record.beside is not None
+    target = record.beside.tenants[0]
+    assert target.vector["L3MISS"] >= target.throughput_mpps
+    assert _row(record, machine)[0].fetched_bytes == pytest.approx(0.0, abs=0.1)
 
 
 @pytest.mark.parametrize(("plan", "head"), [("resource-table", "LLC ways"), ("ways", "cache ways")])

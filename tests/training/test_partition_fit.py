@@ -77,3 +77,17 @@ def test_more_shared_ways_are_never_slower() -> None:
         [0.26, 0.26, 0.26, 0.25]
     )
     assert 1.0 / fitted.mpps(2.0, 80.0) == pytest.approx(0.3)
+
+
+def test_own_ways_tell_of_shared_ones_what_their_lines_occupy() -> None:
+    """Two ways of its own, of which lines fill 1.5, are as 1.5 shared ways."""
+    own = [
+        PartitionRow(ways, 100.0, 80.0, 1.0 / us, 64.0, occupied_ways=occupied)
+        for ways, occupied, us in ((1.0, 0.8, 0.4), (2.0, 1.5, 0.3), (3.0, 2.5, 0.2))
+    ]
+    shared = [PartitionRow(4.0, 100.0, 80.0, 2.0, 64.0, occupied_ways=0.4, shares_ways=True)]
+    fitted = fit_response("nf", own + shared)
+
+    assert fitted.beside is not None
+    assert (fitted.ways, fitted.beside.ways) == ((1.0, 2.0, 3.0), (0.4, 0.8, 1.5, 2.5))
+    assert [1.0 / fitted.beside.mpps(ways, 80.0) for ways in fitted.beside.ways] == pytest.approx([0.5, 0.4, 0.3, 0.2])

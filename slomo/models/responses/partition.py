@@ -65,14 +65,18 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     buffers: PositiveCount | None = None
     #: Bytes of cache lines fetched per packet, by ways; empty if unknown, then the memory traffic replaces them.
     fetched_bytes: tuple[float, ...] = ()
-    #: The same function over the ways that it occupies where others fill the same ways, too: a line of it finds more
-    #: places than in a few ways of its own, so it misses less. None if not measured; then this function stands for it.
+    #: The same function over the ways that its lines occupy, for ways that others fill, too: lines occupy less of a few
+    #: ways of its own than these ways hold. None if not measured; then this function stands for it.
     beside: "PartitionResponse | None" = None
     #: Ways that its packet buffers fill alone, bytes that a card writes there per packet, and the mask of the ways into
     #: which cards write; 0 if not measured.
     buffer_ways: Rate = 0.0
     buffer_bytes: Count = 0
     buffer_mask: Count = 0
+    #: Ways that as many lines as its private cache holds would fill, if the shared cache receives lines that leave
+    #: private ones (victim cache), else 0; and bytes that a packet requests of the shared cache.
+    private_ways: Rate = 0.0
+    requested_bytes: Rate = 0.0
 
     def __post_init__(self) -> None:
         ascending = self.ways and list(self.ways) == sorted(set(self.ways))
@@ -198,15 +202,16 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - values, few of them
     def table(self, bandwidth_percent: float, ways: int) -> Floats:
-        """Return :meth:`line` on the points of :func:`way_grid`, shape (points, 3)."""
+        """Return :meth:`line` and the fetched bytes on the points of :func:`way_grid`, shape (points, 4)."""
         grid = way_grid(ways)
         names = ("busy_us", "waits", "bytes_per_packet", "throttled_us")
         busy, waits, moved, added = (np.interp(grid, self.ways, getattr(self, name) or self.waits) for name in names)
+        fetched = np.interp(grid, self.ways, self.fetched_bytes) if self.fetched_bytes else moved
         if bandwidth_percent >= 100.0 or not self.throttled_us:
-            return np.stack([busy, waits, moved], axis=1)
+            return np.stack([busy, waits, moved, fetched], axis=1)
         slower = 100.0 / bandwidth_percent
         busy = busy + added * self.factor(bandwidth_percent) - waits * self.idle_ns * 1e-3 * (slower - 1.0)
-        return np.stack([busy, waits * slower, moved], axis=1)
+        return np.stack([busy, waits * slower, moved, fetched], axis=1)
 
     @functools.lru_cache(maxsize=1024)  # noqa: B019 - values, few of them
     def held(self, ways: int) -> Floats:
@@ -276,7 +281,7 @@ class AllocationModel(Stored):
     #: and of tenants that share ways; at least one each.
     errors: tuple[float, ...]
     shared_errors: tuple[float, ...]
-    #: Last-level caches of a socket; predictions treat them as one.
+    #: Last-level caches of a socket, among which its cores are divided evenly.
     llc_domains: PositiveCount = 1
 
     def __post_init__(self) -> None:

@@ -15,12 +15,13 @@ from slomo.errors import MissingMetricError
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.memory_traffic import fit_memory
 from slomo.models.responses.partition import PartitionResponse
-from slomo.records.run import RunRecord, TenantSample
+from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
 from slomo.training.partition_fit import PartitionRow, fit_response
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.packet_buffers import LINE_B, lines_per_buffer
+from slomo.vocabulary.server_setting import llc_numbers
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
@@ -31,11 +32,10 @@ THROTTLES = (10, 20, 40, 70)
 NOISE_LEVELS = (0, 2, 5)
 NOISY_WAYS = (1, 3, 6, 12)
 #: Runs in which streams fill the workload's ways: share of the ways into which no card writes (at least as many ways),
-#: streams, their throttle, the workload's throttle [%]. The workload occupies a tenth of a way to half of the cache.
-#: Each run is needed: without one, the mean error of 200 partitions is 0.02 to 0.37 points higher on the E5-2620 v4 or
-#: the Gold 6430. Five more, with other streams and throttles, did not lower it.
+#: streams, their throttle, the workload's throttle [%]. The workload occupies less of them than of ways of its own.
+#: Each run is needed: without one, the mean error of 200 partitions is 0.03 to 0.3 points higher on the E5-2620 v4. Six
+#: more, with other streams and throttles, did not lower it.
 CROWDS = (
-    (1.0, 1, 1, 20, None),
     *((0.5, 1, 1, percent, None) for percent in (10, None)),
     (0.0, 4, 1, 10, None),
     *((0.0, ways, 1, None, None) for ways in (1, 2)),
@@ -62,23 +62,17 @@ def profile_partitions(
     responses: dict[str, PartitionResponse] = {}
     runs = 0
     for workload in dict.fromkeys(workloads):
-        buffers, rows = 0.0, list[PartitionRow]()
+        measured = []
         for colocation in partition_runs(machine, workload):
             record = testbed.run(colocation, seed=seed + runs)
             runs += 1
-            row, moved = _row(record)
-            if not rows and record.beside is not None:  # in one way, apart from the cards' ways
-                held_kib = record.beside.tenants[0].vector.get("DDIOOCC") or 0.0
-                buffers = held_kib / (machine.llc_mib * 1024.0 / machine.llc_ways)
-            rows.append(row)
+            row, moved = _row(record, machine)
+            measured.append((row, record))
             if row.bandwidth_percent >= 100.0 and row.latency_ns > 0.0:
                 latency.append(row.latency_ns)
                 traffic.append(moved)
-        response = fit_response(workload.key, _with_latency(rows))
-        if buffers > 0.0:
-            lines = lines_per_buffer(workload.traffic.packet_size_b) - 1
-            written = machine.ddio_way_mask | machine.ddio_moved_way_mask
-            response = response.with_both(buffer_ways=buffers, buffer_bytes=LINE_B * lines, buffer_mask=written)
+        response = fit_response(workload.key, _with_latency([row for row, _ in measured]))
+        response = _with_places(response, machine, *measured[0])
         if machine.sockets > 1:
             far = replace(_run(machine, workload, machine.llc_ways, 0), memory_node=1 - min(machine.nic_socket, 1))
             beside = testbed.run(far, seed=seed + runs).beside
@@ -94,8 +88,7 @@ def profile_partitions(
 def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
     """Return the runs that profile one workload: each number of ways, some under noise or throttled, and shared ways.
 
-    In the shared-way runs streams fill the workload's ways: they tell how it does with less than one way, and between
-    two numbers of ways. A line finds more places there than in as many ways of its own, so less is missed.
+    In the shared-way runs streams fill the workload's ways, too: they tell how it does with less than one way.
     """
     most = machine.llc_ways
     throttled = sorted({1, min(3, most), *(round(most * share) for share in (0.35, 0.65, 1.0))})
@@ -123,7 +116,31 @@ def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent:
     return Colocation(machine.name, workload, (_STREAM,) * streams, (own, *(Isolation(1),) * streams))
 
 
-def _row(record: RunRecord) -> tuple[PartitionRow, float]:
+def _received_bytes(workload: Workload) -> int:
+    return LINE_B * (lines_per_buffer(workload.traffic.packet_size_b) - 1)
+
+
+def _with_places(
+    response: PartitionResponse, machine: Machine, row: PartitionRow, record: RunRecord
+) -> PartitionResponse:
+    """Return the function with the places of packets, and those that hits leave empty, from its run in one way."""
+    beside, kib_per_way = record.beside, machine.llc_mib * 1024.0 / machine.llc_ways
+    assert beside is not None
+    vector, written = beside.tenants[0].vector, machine.ddio_way_mask | machine.ddio_moved_way_mask
+    if buffers := (vector.get("DDIOOCC") or 0.0) / kib_per_way:
+        received = _received_bytes(record.colocation.tenants[0])
+        response = response.with_both(buffer_ways=buffers, buffer_bytes=received, buffer_mask=written)
+    requested = LINE_B * (vector.get("L2MISS") or 0.0) / row.throughput_mpps
+    if machine.llc_policy == "victim" and requested > 0.0:
+        private, mask = machine.l2_kib / kib_per_way, (record.colocation.isolation or (Isolation(1),))[0].llc_way_mask
+        missed, empty = (row.fetched_bytes or 0.0) / requested, row.ways - (row.occupied_ways or row.ways)
+        if (hit := 1.0 - missed - empty * missed) > 0.0 and not (mask or 1) & written:  # no packets in this way
+            private = min(private, max(empty, 0.0) / hit)
+        response = response.with_both(private_ways=private, requested_bytes=requested)
+    return response
+
+
+def _row(record: RunRecord, machine: Machine) -> tuple[PartitionRow, float]:
     beside = record.beside
     assert beside is not None
     target, socket = beside.tenants[0], beside.socket
@@ -134,25 +151,23 @@ def _row(record: RunRecord) -> tuple[PartitionRow, float]:
     )
     rate = target.throughput_mpps
     own_gb_s = (local + remote) * 2**20 * 1e-9
-    ways = float((isolation.llc_way_mask or 0).bit_count())
+    lines_kib = max(_needed(target.vector, "L3OCC") - (target.vector.get("DDIOOCC") or 0.0), 0.0)
+    misses = target.vector.get("L3MISS")
+    # a card that writes to memory takes the packet's lines out of the cache: they return to the places that they left
+    returned = 0 if machine.ddio_ways else _received_bytes(record.colocation.tenants[0])
     others = (record.colocation.isolation or ())[1:]
     shares_ways = any(other.llc_way_mask == isolation.llc_way_mask for other in others)
     row = PartitionRow(
-        ways=_occupied(beside.tenants, ways) if shares_ways else ways,
+        ways=float((isolation.llc_way_mask or 0).bit_count()),
         shares_ways=shares_ways,
+        occupied_ways=lines_kib / (machine.llc_mib * 1024.0) * machine.llc_ways,
         bandwidth_percent=float(isolation.memory_bandwidth_percent or 100),
         latency_ns=float(socket.get("LLCMISSLAT") or 0.0),
         throughput_mpps=rate,
         bytes_per_packet=own_gb_s * 1e3 / rate,
-        fetched_bytes=None if (misses := target.vector.get("L3MISS")) is None else LINE_B * misses / rate,
+        fetched_bytes=None if misses is None else max(LINE_B * misses / rate - returned, 0.0),
     )
     return row, read + write
-
-
-def _occupied(tenants: Sequence[TenantSample], ways: float) -> float:
-    """Return how many of the ways that they share the first tenant holds, without packet buffers."""
-    held = [max(_needed(each.vector, "L3OCC") - (each.vector.get("DDIOOCC") or 0.0), 1.0) for each in tenants]
-    return ways * held[0] / sum(held)
 
 
 def _needed(vector: MetricVector, name: str) -> float:
@@ -182,9 +197,10 @@ def learn_partitions(
         record = testbed.run(colocation, seed=10_000 + seed + number)
         assert record.beside is not None
         masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
-        predicted = predict_partition(profile, colocation)
-        for mask, guess, tenant in zip(masks, predicted, record.beside.tenants, strict=True):
-            errors[masks.count(mask) > 1].append(guess / tenant.throughput_mpps - 1.0)
+        filled = list(zip(_llcs(colocation, machine), masks, strict=True))
+        predicted = predict_partition(profile, colocation, machine)
+        for ways, guess, tenant in zip(filled, predicted, record.beside.tenants, strict=True):
+            errors[filled.count(ways) > 1].append(guess / tenant.throughput_mpps - 1.0)
     return replace(profile, errors=tuple(errors[False]), shared_errors=tuple(errors[True]))
 
 
@@ -214,7 +230,12 @@ def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.R
     return Colocation(machine.name, mix[0], tuple(mix[1:]), tuple(isolation))
 
 
-def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tuple[float, ...]:
+def _llcs(colocation: Colocation, machine: Machine) -> list[int]:
+    """Return the number of each tenant's last-level cache: the simulator gives tenants the first cores in order."""
+    return llc_numbers([None] * len(colocation.tenants), machine.cores_per_socket, machine.llc_domains_per_socket)
+
+
+def predict_partition(profile: PartitionProfile, colocation: Colocation, machine: Machine) -> tuple[float, ...]:
     """Return the predicted throughput of every tenant of a co-location with divided cache [Mpps]."""
     isolation = colocation.isolation or ()
     full = max((each.llc_way_mask or 1 for each in isolation), default=1)
@@ -224,5 +245,6 @@ def predict_partition(profile: PartitionProfile, colocation: Colocation) -> tupl
         np.array([[each.llc_way_mask or full for each in isolation]]),
         bandwidth_percent=np.array([float(each.memory_bandwidth_percent or 100) for each in isolation]),
         offered_mpps=np.array([np.inf if load is None else load for load in loads]),
+        llcs=np.array([_llcs(colocation, machine)]),
     )
     return solve_partitions(settings, profile.memory)[0].throughput_mpps

@@ -33,7 +33,9 @@ def guard(configuration: ControlConfiguration) -> Loop:
     server, targets = _server(configuration)
     profile = _profile(configuration, server)
     responses = {tenant: profile.responses[work.saturated.key] for tenant, work, _ in configuration.tenants}
-    situation = Situation(responses, profile.memory, server.machine.llc_ways, promised_mpps=targets)
+    machine = server.machine
+    llcs = {tenant: machine.llc_domain_of(int(server.knobs[f"core:{tenant}"] or 0)) for tenant in responses}
+    situation = Situation(responses, profile.memory, machine.llc_ways, promised_mpps=targets, llcs=llcs)
     plant = SimulatedPlant(server, targets, seed=configuration.file.seed)
     return plant, GuardController(configuration.name, situation), targets
 

@@ -224,6 +224,7 @@ def _situation(
         {names[place]: mpps for place, mpps in promised.items()},
         {name: load for name, load in zip(names, answers.loads, strict=True) if load is not None},
         cores={n: core for n, core in zip(names, setting.cores or [None] * count, strict=True) if core is not None},
+        llcs=dict(zip(names, server.llcs, strict=True)),
         remote_ns=models[0].remote_ns,
         server=server if server.models[0].response is not None else None,
         how=answers.how,

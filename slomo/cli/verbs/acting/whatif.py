@@ -53,7 +53,7 @@ _PER_TENANT = ("ways", "bandwidth_percent", "cores", "weights", "nodes", "socket
     "--cores",
     metavar="CORE,...",
     help="Core of each tenant, separated by commas; tenants with the same number share a core. By default each"
-    " has its own.",
+    " has its own, the first free one, which also decides its last-level cache.",
 )
 @click.option("--weights", metavar="N,...", help="CPU weight of each tenant on a shared core, separated by commas.")
 @click.option(
