@@ -14,6 +14,7 @@ from slomo.evaluation.evaluate import evaluate as judge
 from slomo.models.library import ModelLibrary, opened
 from slomo.profiling.campaign.progress import Progress
 from slomo.profiling.plans.basic import stream_of
+from slomo.profiling.plans.designs import SYNTHETIC
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.base import Testbed
 from slomo.training.plausibility import plausible_rows
@@ -25,8 +26,6 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import dataset_of, host_of, machine_given, own_functions
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
-
-_SYNTHETIC = "synthetic"
 
 
 def evaluate(
@@ -82,7 +81,7 @@ def evaluate(
         workloads = [opened_library.find(key, host.name).workload for key in opened_library.workloads(host.name)]
         if not workloads:
             raise UnknownNameError("machine with models", host.name, opened_library.machines)
-        targets = [workload for workload in workloads if workload.nf != _SYNTHETIC]
+        targets = [workload for workload in workloads if workload.nf != SYNTHETIC]
         for name in models or ():
             opened_library.find(targets[0], host.name).model(name)
         own = own_functions(own)

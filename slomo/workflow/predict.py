@@ -157,26 +157,3 @@ def predict_batch(
     lists = [mix if isinstance(mix, (list, tuple)) else named(mix) for mix in sequence_of(mixes)]  # type: ignore[arg-type]
     each = [targets] * len(lists) if isinstance(targets, (str, Workload)) else sequence_of(targets)
     return predictor.predict_batch(each, lists, coverage)
-
-
-def predict_vector(
-    target: Workload | str,
-    vector: Mapping[str, float],
-    library: "ModelLibrary | str | Path",
-    *,
-    traffic: Mapping[str, float] | None = None,
-    machine: "str | Machine | None" = None,
-    strict: bool = False,
-    model: str = DEFAULT_MODEL,
-    coverage: float = 0.9,
-    explain: bool = True,
-) -> "Prediction":
-    """Predict throughput beside competitors that are given by their socket's counters, as Intel PCM measures them.
-
-    `vector`: metric -> value in the vocabulary's unit. `traffic`: traffic attributes the target was imported with. The
-    others are as for :func:`predict`.
-    """
-    from slomo.prediction.predictor import Predictor
-
-    predictor = Predictor(library, machine, model)
-    return predictor.predict_vector(target_named(target), vector, traffic, coverage, strict=strict, explain=explain)

@@ -6,7 +6,7 @@ measured and intervals split until interpolation is within 1 %: 8 to 12 measurem
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,8 +117,8 @@ class _Bench:
         return self._run(self.workload, ways, number).target.throughput_mpps
 
     def _latencies(self, load: float, solo_mpps: float, ways: int) -> tuple[float, float] | None:
-        offered = replace(self.workload.traffic, offered_mpps=round(load * solo_mpps, 6))
-        samples = [self._run(self.workload.with_traffic(offered), ways, number).target for number in range(_FEW)]
+        offered = self.workload.offered(round(load * solo_mpps, 6))
+        samples = [self._run(offered, ways, number).target for number in range(_FEW)]
         pairs = [(s.latency_p95_us, s.latency_p99_us) for s in samples if s.latency_p95_us and s.latency_p99_us]
         if not pairs:
             return None

@@ -1,7 +1,6 @@
 """Show progress on stderr: a bar with remaining time on a terminal and in notebooks, nothing elsewhere."""
 
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ class ProgressBar:
     def __enter__(self) -> "ProgressBar":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.finish()
 
     def start(self, total: int, done: int = 0) -> None:

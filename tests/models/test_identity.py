@@ -16,6 +16,7 @@ from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.placement.problem.request import Request
+from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
 from slomo.training.training import train
 from slomo.vocabulary.machine import Machine, load_machine
@@ -23,7 +24,7 @@ from slomo.workflow.acting.enforce import read_plan
 from slomo.workflow.acting.whatif import what_if
 from slomo.workflow.drift import check_drift, refit_models
 from slomo.workflow.evaluate import evaluate
-from slomo.workflow.predict import predict, predict_vector
+from slomo.workflow.predict import predict
 from tests.conftest import mix_rows_of, profile_rows
 from tests.faults.counts import note
 
@@ -62,7 +63,7 @@ def _ask_file(library: ModelLibrary, other: Machine, folder: Path) -> object:
 
 DOORS: dict[str, Callable[[ModelLibrary, Machine, Path], object]] = {
     "predict": _ask_file,
-    "predict_vector": lambda library, other, _: predict_vector("lpm", {"L2MISS": 50.0}, library, machine=other),
+    "predict_vector": lambda library, other, _: Predictor(library, other).predict_vector("lpm", {"L2MISS": 50.0}),
     "whatif": lambda library, other, _: what_if(library, ["lpm", "nat"], other),
     "evaluate": lambda library, other, _: evaluate(library, _dataset(mix_rows_of(2, seed=3), other)),
     "evaluate by machine": lambda library, other, _: evaluate(library, machine=other),

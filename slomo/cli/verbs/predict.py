@@ -207,26 +207,30 @@ def _check(options: dict[str, Any]) -> None:
 def _predicted(options: dict[str, Any]) -> "Prediction":
     from slomo.models.library import load_library
     from slomo.records.provenance import holds_shares
-    from slomo.workflow.predict import predict, predict_vector
+    from slomo.workflow.predict import predict
 
     chosen = settings(**{name: options[name] for name in ("models", "machine", "model", "method", "coverage", "seed")})
     library = load_library(chosen.models)
     machine = _machine(options["machine"], chosen.machine, library)
     for function in own_network_functions(options["nf_files"]):
         library.find(function.name, machine)  # refused without a model, which alone predicts
-    common: dict[str, Any] = {"machine": machine, "model": chosen.model, "coverage": chosen.coverage}
-    common["strict"] = options["strict"]
     if options["vector"]:
+        from slomo.prediction.predictor import Predictor
+        from slomo.workflow.names import target_named
+
         vector, traffic = _pairs("--vector", options["vector"]), _pairs("--traffic", options["traffic"])
-        return predict_vector(options["target"], vector, library, traffic=traffic, **common)
-    common |= {name: options[name] for name in ("port_gbps", "window_s", "compat", "method")}
+        predictor, target = Predictor(library, machine, chosen.model), target_named(options["target"])
+        return predictor.predict_vector(target, vector, traffic, chosen.coverage, strict=options["strict"])
     prediction = predict(
         options["target"],
         options["beside"],
         library,
         shares_core_with=options["partners"],
         offered_mpps=options["offered"],
-        **common,
+        machine=machine,
+        model=chosen.model,
+        coverage=chosen.coverage,
+        **{name: options[name] for name in ("strict", "port_gbps", "window_s", "compat", "method")},
     )
     model = library.get((prediction.machine, prediction.target.key))
     if model is not None and holds_shares(model.manifest.get("environment", {})):

@@ -153,12 +153,6 @@ def _plan(test: HostNoiseTest, noise: Sequence[HostTenant]) -> EnforcementPlan:
 
 
 def _row(level: int, policy: str, quiet_mpps: float, ratios: Sequence[float]) -> HostNoiseRow:
-    """Return the victim's mean loss at one level of noise under one policy, with its standard error.
-
-    Examples
-    --------
-    >>> _row(1, "none", 4.0, [0.8, 0.82, 0.78, 0.8]).verdict
-    'loses'
-    """
+    """Return the victim's mean loss at one level of noise under one policy, with its standard error."""
     error = _SURE * statistics.stdev(ratios) / math.sqrt(len(ratios))
     return HostNoiseRow(level, policy, quiet_mpps, 1.0 - statistics.fmean(ratios), error)

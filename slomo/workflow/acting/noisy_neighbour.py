@@ -9,7 +9,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,8 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.loss_ratio import search_throughput
 from slomo.workflow.acting.partition_profile import profile_partitions
 
+#: Of all runs: one for all loads, so that the search repeats itself and loss grows with load.
+_SEED = 0
 POLICIES = ("none", "llc", "mba", "both", "pools", "burstable", "slomo")
 
 
@@ -104,8 +106,6 @@ class NoisyNeighbourTest:
     settings: NoisyNeighbourFile
     machine: Machine
     functions: tuple[NetworkFunction, ...]
-    #: Of all runs: one for all loads, so that the search repeats itself and loss grows with load.
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,12 +167,15 @@ def _search(test: NoisyNeighbourTest, level: int, policy: str) -> NoisyNeighbour
     backend = SimulatedBackend(server)
     plan = _plan(test, level, policy)
     receipt = apply(plan, backend) if plan.tenants else None
-    measurer = _Path(test, server)
+    trials: list[_Trial] = []
+
+    def loss(_: float, load_pps: float) -> float:
+        trials.append(_trial(test, server, load_pps))
+        return trials[-1].loss
+
     line_rate_pps = test.machine.nic_gbps * 1e9 / ((64 + 20) * 8)
-    low, high = search_throughput(
-        lambda _, load: measurer.trial(load).loss, test.settings.loss_ratio, least_pps=2e4, most_pps=line_rate_pps
-    )
-    final = measurer.trial(low)
+    low, high = search_throughput(loss, test.settings.loss_ratio, least_pps=2e4, most_pps=line_rate_pps)
+    final = _trial(test, server, low)
     knobs = {
         name: str(value)
         for name, value in server.knobs.items()
@@ -181,7 +184,7 @@ def _search(test: NoisyNeighbourTest, level: int, policy: str) -> NoisyNeighbour
     if receipt is not None:
         undo(receipt, backend)
     return NoisyNeighbourRow(
-        level, policy, low * 1e-6, high * 1e-6, measurer.trials, final.latency_us, knobs, final.misses_m_s
+        level, policy, low * 1e-6, high * 1e-6, len(trials) + 1, final.latency_us, knobs, final.misses_m_s
     )
 
 
@@ -200,29 +203,20 @@ class _Trial:
     misses_m_s: Mapping[str, float]
 
 
-class _Path:
-    """Runs trials of a path on a simulated server."""
-
-    def __init__(self, test: NoisyNeighbourTest, server: SimulatedServer) -> None:
-        self._path, self._seed, self._server, self.trials = test.settings.path, test.seed, server, 0
-
-    def trial(self, load_pps: float) -> _Trial:
-        """Offer a load to every stage and count the packets that come through."""
-        self.trials += 1
-        for stage in self._path:
-            workload = self._server.occupants[stage.name].workload
-            traffic = replace(workload.traffic, offered_mpps=stage.passes * load_pps * 1e-6)
-            self._server.offer(stage.name, replace(workload, traffic=traffic))
-        result = self._server.simulate(self._seed)
-        stages = list(zip(self._path, result.tenants[: len(self._path)], strict=True))
-        loss = max(tenant.loss for _, tenant in stages)
-        noise = result.tenants[len(stages) :]
-        misses = {stage.name: _misses(tenant) for stage, tenant in stages}
-        latency = {
-            name: sum(stage.passes * tenant.latency_us.get(name, 0.0) for stage, tenant in stages)
-            for name in ("p50", "p95", "p99")
-        }
-        return _Trial(loss, latency, {**misses, "noise": sum(map(_misses, noise))})
+def _trial(test: NoisyNeighbourTest, server: SimulatedServer, load_pps: float) -> _Trial:
+    """Offer a load to every stage and count the packets that come through."""
+    path = test.settings.path
+    for stage in path:
+        server.offer(stage.name, server.occupants[stage.name].workload.offered(stage.passes * load_pps * 1e-6))
+    result = server.simulate(_SEED)
+    stages = list(zip(path, result.tenants[: len(path)], strict=True))
+    misses = {stage.name: _misses(tenant) for stage, tenant in stages}
+    latency = {
+        name: sum(stage.passes * tenant.latency_us.get(name, 0.0) for stage, tenant in stages)
+        for name in ("p50", "p95", "p99")
+    }
+    noise_misses = sum(map(_misses, result.tenants[len(path) :]))
+    return _Trial(max(tenant.loss for _, tenant in stages), latency, {**misses, "noise": noise_misses})
 
 
 def _misses(tenant: TenantResult) -> float:

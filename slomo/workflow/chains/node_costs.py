@@ -32,13 +32,6 @@ def handover_kept(machine: Machine, chain: tuple[Workload, ...], nodes: tuple[in
 
     Node 0 is that of the machine's NIC, where the packets' buffers are. Each stage has a core of its own, and its data
     beside it.
-
-    Examples
-    --------
-    >>> from slomo.vocabulary.machine import load_machine
-    >>> from slomo.vocabulary.workload import Workload
-    >>> handover_kept(load_machine("e5-2620v4"), (Workload("l2fwd"), Workload("l2fwd")), (0, 0))
-    1.0
     """
     if not any(nodes):
         return 1.0
