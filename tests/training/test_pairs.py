@@ -50,16 +50,24 @@ def hidden() -> list[tuple[int, int]]:
     return [pairs[place] for place in np.random.default_rng(1).permutation(len(pairs))[: len(pairs) // 2]]
 
 
+def table(folder, rows, count: int = 14):
+    """Write a table of two names and two rates, with functions alone; return its path."""
+    alone = [(name, "", mpps, "") for name, mpps in zip(NAMES[:count], ALONE, strict=False)]
+    lines = [",".join(map(str, row)) for row in (("one", "other", "one_mpps", "other_mpps"), *alone, *rows)]
+    (folder / "pairs.csv").write_text("\n".join(lines) + "\n")
+    return folder / "pairs.csv"
+
+
+def rates(pairs):
+    """Return rows of a table of these pairs."""
+    return [(NAMES[one], NAMES[other], kept(one, other), kept(other, one)) for one, other in pairs]
+
+
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory, hidden) -> ProfileDataset:
     """The other half, as a table of two names and two rates, with every function alone."""
-    lines = ["one,other,one_mpps,other_mpps", *(f"{name},,{alone}," for name, alone in zip(NAMES, ALONE, strict=True))]
-    for one, other in itertools.combinations(range(14), 2):
-        if (one, other) not in hidden:
-            lines.append(f"{NAMES[one]},{NAMES[other]},{kept(one, other)},{kept(other, one)}")
-    path = tmp_path_factory.mktemp("pairs") / "pairs.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return import_pairs(path, MACHINE)
+    known = [pair for pair in itertools.combinations(range(14), 2) if pair not in hidden]
+    return import_pairs(table(tmp_path_factory.mktemp("pairs"), rates(known)), MACHINE)
 
 
 @pytest.fixture(scope="module")
@@ -94,15 +102,13 @@ def test_a_measured_pair_is_answered_as_measured(library, hidden):
 @pytest.fixture(scope="module")
 def repeated(tmp_path_factory) -> ModelLibrary:
     """Models of a table with three runs of each of 60 pairs, 1 % apart; a pair is 10 % off what names alone tell."""
-    draw, lines = np.random.default_rng(11), ["one,other,one_mpps,other_mpps"]
-    lines += [f"{name},,{alone}," for name, alone in zip(NAMES, ALONE, strict=True)]
-    for one, other in list(itertools.combinations(range(14), 2))[:60]:
-        for _ in range(3):
-            rates = [rate * (1.0 + draw.normal(0.0, 0.01)) for rate in odd(one, other)]
-            lines.append(f"{NAMES[one]},{NAMES[other]},{rates[0]},{rates[1]}")
-    path = tmp_path_factory.mktemp("repeated") / "pairs.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return train(import_pairs(path, MACHINE))
+    draw = np.random.default_rng(11)
+    rows = [
+        (NAMES[one], NAMES[other], *(rate * (1.0 + draw.normal(0.0, 0.01)) for rate in odd(one, other)))
+        for one, other in list(itertools.combinations(range(14), 2))[:60]
+        for _ in range(3)
+    ]
+    return train(import_pairs(table(tmp_path_factory.mktemp("repeated"), rows), MACHINE))
 
 
 def odd(one: int, other: int) -> list[float]:
@@ -192,38 +198,6 @@ def test_what_excludes_nothing_is_unknown(tmp_path):
     prediction = predict("lpm", "nat", library)
     assert prediction.verdict is Verdict.UNKNOWN
     assert prediction.reasons[0] == "the interval of 90 % spans everything from 0 to solo throughput"
-
-
-def test_probes_tell_of_pairs_that_were_not_measured(tmp_path):
-    """With one pair in four and probes of most functions, hidden pairs are told better; wrong probes do no harm."""
-    pairs = list(itertools.combinations(range(14), 2))
-    known = [(one, other) for one, other in pairs if other - one in (1, 6)]
-    lines = ["one,other,one_mpps,other_mpps", *(f"{name},,{alone}," for name, alone in zip(NAMES, ALONE, strict=True))]
-    lines += [f"{NAMES[one]},{NAMES[other]},{kept(one, other)},{kept(other, one)}" for one, other in known]
-    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
-    levels = np.array([0.0, 8.0, 16.0])
-    probes = ProbeTables(
-        MACHINE,
-        levels,
-        np.array([10.0, 12.0, 15.0]),
-        {name: 10.0 * float(np.exp(0.5 * presses)) for name, presses in zip(NAMES[:13], PRESSES, strict=False)},
-        {name: (levels, np.exp(0.02 * suffers * levels)) for name, suffers in zip(NAMES[:13], SUFFERS, strict=False)},
-    )
-
-    def error(library):
-        predictor, away = Predictor(library, MACHINE), []
-        for one, other in set(pairs) - set(known):
-            told = predictor.predict(NAMES[one], [NAMES[other]], explain=False)
-            away.append(abs(told.throughput_mpps - kept(one, other)) / ALONE[one])
-        return float(np.mean(away))
-
-    plain = train(import_pairs(tmp_path / "pairs.csv", MACHINE), models=["none"])
-    probed = train(import_pairs(tmp_path / "pairs.csv", MACHINE, probes=probes), models=["none"])
-    assert error(probed) < 0.8 * error(plain)
-    assert probed.find("app0").manifest["pairs"]["drawn_to"] == "probes"
-    turned = replace(probes, beside=dict(zip(probes.names, list(probes.beside.values())[::-1], strict=True)))
-    misled = train(import_pairs(tmp_path / "pairs.csv", MACHINE, probes=turned), models=["none"])
-    assert error(misled) < 1.5 * error(plain)
 
 
 def test_answers_do_not_depend_on_the_order_of_functions(tmp_path):
@@ -330,16 +304,20 @@ def test_few_pairs_are_answered_in_words(tmp_path, capsys):
     assert "'pairs' learns from all mixes of its table" in capsys.readouterr().err
 
 
+#: One pair in four.
+SOME = [(one, other) for one, other in itertools.combinations(range(14), 2) if other - one in (1, 6)]
+
+
 @pytest.fixture(scope="module")
 def few(tmp_path_factory) -> ProfileDataset:
     """One pair in four."""
-    lines = ["one,other,one_mpps,other_mpps", *(f"{name},,{alone}," for name, alone in zip(NAMES, ALONE, strict=True))]
-    for one, other in itertools.combinations(range(14), 2):
-        if other - one in (1, 6):
-            lines.append(f"{NAMES[one]},{NAMES[other]},{kept(one, other)},{kept(other, one)}")
-    path = tmp_path_factory.mktemp("few") / "pairs.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return import_pairs(path, MACHINE)
+    return import_pairs(table(tmp_path_factory.mktemp("few"), rates(SOME)), MACHINE)
+
+
+@pytest.fixture(scope="module")
+def usual_error(few) -> float:
+    """Error of the pairs that are not among the few, of a model that reads names alone."""
+    return error_of_the_rest(train(few, models=["none"]))
 
 
 def counted(folder, presses, suffers, machine=MACHINE, cells=None) -> ProfileDataset:
@@ -366,23 +344,39 @@ def counted(folder, presses, suffers, machine=MACHINE, cells=None) -> ProfileDat
 def error_of_the_rest(library) -> float:
     """Mean error of the pairs that are not among the few."""
     predictor, away = Predictor(library, MACHINE), []
-    for one, other in itertools.combinations(range(14), 2):
-        if other - one not in (1, 6):
-            told = predictor.predict(NAMES[one], [NAMES[other]], explain=False)
-            away.append(abs(told.throughput_mpps - kept(one, other)) / ALONE[one])
+    for one, other in sorted(set(itertools.combinations(range(14), 2)) - set(SOME)):
+        told = predictor.predict(NAMES[one], [NAMES[other]], explain=False)
+        away.append(abs(told.throughput_mpps - kept(one, other)) / ALONE[one])
     return float(np.mean(away))
 
 
-def test_counters_of_solo_runs_tell_of_pairs_that_were_not_measured(few, tmp_path):
+def test_probes_tell_of_pairs_that_were_not_measured(usual_error, tmp_path):
+    """With one pair in four and probes of most functions, hidden pairs are told better; wrong probes do no harm."""
+    pairs, levels = table(tmp_path, rates(SOME)), np.array([0.0, 8.0, 16.0])
+    probes = ProbeTables(
+        MACHINE,
+        levels,
+        np.array([10.0, 12.0, 15.0]),
+        {name: 10.0 * float(np.exp(0.5 * presses)) for name, presses in zip(NAMES[:13], PRESSES, strict=False)},
+        {name: (levels, np.exp(0.02 * suffers * levels)) for name, suffers in zip(NAMES[:13], SUFFERS, strict=False)},
+    )
+    probed = train(import_pairs(pairs, MACHINE, probes=probes), models=["none"])
+    assert error_of_the_rest(probed) < 0.8 * usual_error
+    assert probed.find("app0").manifest["pairs"]["drawn_to"] == "probes"
+    turned = replace(probes, beside=dict(zip(probes.names, list(probes.beside.values())[::-1], strict=True)))
+    misled = train(import_pairs(pairs, MACHINE, probes=turned), models=["none"])
+    assert error_of_the_rest(misled) < 1.5 * usual_error
+
+
+def test_counters_of_solo_runs_tell_of_pairs_that_were_not_measured(few, usual_error, tmp_path):
     """With counters of most functions alone, hidden pairs are told better; counters of other functions do no harm."""
     with pytest.warns(UserWarning, match=r"count as average: 'app13@64B,100000f' \(no solo run\)"):
-        with_counters = slomo_train([few, counted(tmp_path, PRESSES, SUFFERS)])
-    plain = train(few)
-    assert error_of_the_rest(with_counters) < 0.85 * error_of_the_rest(plain)
+        with_counters = slomo_train([few, counted(tmp_path, PRESSES, SUFFERS)], models=["none"])
+    assert error_of_the_rest(with_counters) < 0.85 * usual_error
     assert with_counters.find("app0").manifest["pairs"]["drawn_to"] == "counters"
     with pytest.warns(UserWarning, match="count as average"):
-        misled = slomo_train([counted(tmp_path, PRESSES[::-1], SUFFERS[::-1]), few])
-    assert error_of_the_rest(misled) < 1.5 * error_of_the_rest(plain)
+        misled = slomo_train([counted(tmp_path, PRESSES[::-1], SUFFERS[::-1]), few], models=["none"])
+    assert error_of_the_rest(misled) < 1.5 * usual_error
 
 
 def test_the_command_merges_a_profile_and_pairs(few, tmp_path):
@@ -441,16 +435,14 @@ def beside_profiled(target: str, other: str) -> float:
 def test_functions_known_by_name_are_answered_beside_profiled_ones(profile, tmp_path):
     """Names answer where a name is on the server, in arrays and for promises, too; else profiles answer, as before."""
     everybody, hidden = [*PROFILED, *NAMES[:7]], [("lpm", "app6"), ("nat", "app2"), ("app1", "app4")]
-    lines = [
-        "one,other,one_mpps,other_mpps",
-        *(f"{name},,{alone}," for name, alone in zip(NAMES[:7], ALONE, strict=False)),
+    rows = [
+        (one, other, beside_profiled(one, other), beside_profiled(other, one))
+        for one, other in itertools.combinations(everybody, 2)
+        if other not in PROFILED and (one, other) not in hidden
     ]
-    for one, other in itertools.combinations(everybody, 2):
-        if other not in PROFILED and (one, other) not in hidden:
-            lines.append(f"{one},{other},{beside_profiled(one, other)},{beside_profiled(other, one)}")
-    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+    pairs = table(tmp_path, rows, count=7)
     with pytest.warns(UserWarning, match="count as average"):
-        library = slomo_train([profile, import_pairs(tmp_path / "pairs.csv", "e5-2620v4")], models=["none"])
+        library = slomo_train([profile, import_pairs(pairs, "e5-2620v4")], models=["none"])
     for one, other in (*hidden, *(pair[::-1] for pair in hidden), ("lpm", "app0")):
         told = predict(one, other, library)
         assert told.model == "pairs"

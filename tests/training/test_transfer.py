@@ -46,6 +46,12 @@ def before() -> ModelLibrary:
     return train_library(thinned("e5-2620v4", 60), models=["none"])
 
 
+def corrected(before: ModelLibrary, runs: ProfileDataset) -> list[Corrected]:
+    """Return the functions of the E5-2620 v4, corrected by runs on the other machine."""
+    each, here = {subject.workload.key: subject for subject in subjects(runs)}, load_machine("e5-2620v4")
+    return [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
+
+
 @pytest.fixture(scope="module")
 def mixes() -> list[tuple[str, tuple[str, ...], float]]:
     """Return mixes that ran on the Silver 4110: target, competitors, throughput."""
@@ -153,9 +159,7 @@ def test_vectors_that_no_run_foretells_widen_intervals(before: ModelLibrary) -> 
 
 def test_a_setting_is_held_out_of_all_functions_at_once(before: ModelLibrary) -> None:
     """What one function did beside a setting is unknown to all when their errors beside this setting are computed."""
-    each = {subject.workload.key: subject for subject in subjects(thinned("silver-4110", 5))}
-    here = load_machine("e5-2620v4")
-    raw = [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
+    raw = corrected(before, thinned("silver-4110", 5))
     one, other = sorted({*raw[0].settings.tolist()} - {""})[:2]
     raw = [function.chosen(np.isin(function.settings, ["", one, other])) for function in raw]
     factors = np.where(raw[0].settings == one, 1.5, 1.0)
@@ -181,12 +185,7 @@ def test_counters_that_no_run_foretells_count_less(before: ModelLibrary) -> None
     few = thinned("silver-4110", 5)
     factors = np.where(np.arange(len(few)) % 2, 3.0, 1.0 / 3.0)
     erratic = ProfileDataset(few.frame.assign(**{"own.L3MISS": few.frame["own.L3MISS"] * factors}), few.environment)
-    shares = []
-    for runs in (few, erratic):
-        each = {subject.workload.key: subject for subject in subjects(runs)}
-        here = load_machine("e5-2620v4")
-        fitted = [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
-        shares.append(jointly(fitted)[0].counted_share)
+    shares = [jointly(corrected(before, runs))[0].counted_share for runs in (few, erratic)]
     assert 0.0 < shares[1] < shares[0] < 1.0
 
 
@@ -195,8 +194,7 @@ def test_packets_of_all_functions_tell_when_cards_miss_lines(before: ModelLibrar
 
     Runs whose cards miss what the other machine's model says change nothing.
     """
-    each, here = {one.workload.key: one for one in subjects(thinned("silver-4110", 10))}, load_machine("e5-2620v4")
-    fitted = [Corrected.of(model, here, OTHER, each[model.workload.key]) for model in before.values()]
+    fitted = corrected(before, thinned("silver-4110", 10))
     ways = OTHER.capacities().ddio_kib
     spoilt, cards = [], []
     for number, one in enumerate(fitted):

@@ -103,15 +103,11 @@ def test_slips_are_told_in_words(name: str, toy_library: ModelLibrary) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_one_text_stands_for_a_list_of_one(toy_library: ModelLibrary) -> None:
-    """A competitor, a partner on the core and a target to train may be named without brackets."""
-    assert slomo.predict("lpm", "nat:2", toy_library) == slomo.predict("lpm", ["nat", "nat"], toy_library)
+def test_one_text_and_a_mapping_stand_for_a_list(toy_library: ModelLibrary) -> None:
+    """Competitors are named with a count or without brackets, or each with its count; so is a target to profile."""
+    both = slomo.predict("lpm", ["nat", "nat"], toy_library)
+    assert slomo.predict("lpm", "nat:2", toy_library) == slomo.predict("lpm", {"nat": 2}, toy_library) == both
     assert profile("l2fwd", plan="solo").targets == ("l2fwd@64B,100000f",)
-
-
-def test_a_mapping_says_how_many_of_each(toy_library: ModelLibrary) -> None:
-    """Competitors given as a mapping count as often as it says."""
-    assert slomo.predict("lpm", {"nat": 2}, toy_library) == slomo.predict("lpm", ["nat", "nat"], toy_library)
 
 
 def test_a_shipped_dataset_loads_by_its_name() -> None:
@@ -129,11 +125,13 @@ def test_a_library_is_a_data_frame_of_its_models(toy_library: ModelLibrary) -> N
     assert (frame["solo_mpps"] > 0).all()
 
 
-def test_a_dataset_may_be_named_by_its_path(toy_profile: ProfileDataset, tmp_path: Path) -> None:
-    """Training takes the path that `profile --out` wrote, and one target without brackets."""
-    toy_profile.to_parquet(tmp_path / "profile.parquet")
+def test_a_dataset_may_be_named_by_its_path(toy_composed: ProfileDataset, tmp_path: Path) -> None:
+    """Training takes the path that `profile --out` wrote, one target without brackets, and only the families named."""
+    toy_composed.to_parquet(tmp_path / "profile.parquet")
+    library = slomo.train(tmp_path / "profile.parquet", models=["none", "dobrescu"], targets="lpm")
 
-    assert len(slomo.train(tmp_path / "profile.parquet", models=["dobrescu"], targets="lpm")) == 1
+    (model,) = library.values()
+    assert (model.workload.nf, set(model.sensitivity)) == ("lpm", {"none", "dobrescu"})
 
 
 def test_a_name_is_no_path() -> None:

@@ -74,14 +74,6 @@ def test_a_library_is_opened_wherever_a_path_is_given(models: Path, toy_library:
     assert given.to_dict() == slomo.predict("lpm", ["nat", "nat"], toy_library, machine=MACHINE).to_dict()
 
 
-def test_training_takes_names_and_targets(toy_profile: ProfileDataset) -> None:
-    """Only the families and network functions asked for are trained."""
-    library = slomo.train(toy_profile, models=["none", "dobrescu"], targets=["lpm"])
-
-    assert [model.workload.nf for model in library.values()] == ["lpm"]
-    assert set(next(iter(library.values())).sensitivity) == {"none", "dobrescu"}
-
-
 def test_placing_takes_values_and_files(models: Path, toy_library: ModelLibrary, tmp_path: Path) -> None:
     """A cluster, requests and models from files are placed as the same values are."""
     (tmp_path / "cluster.yaml").write_text(f"servers:\n- {{name: rack, machine: {MACHINE}, count: 2}}\n")
