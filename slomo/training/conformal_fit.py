@@ -182,14 +182,6 @@ def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: i
 
     Errors are measured less predicted throughput; they and the predicted loss are shares of solo throughput.
     `owner` is the number of each row's NF. All have shape ``(n,)``.
-
-    Examples
-    --------
-    >>> loss = np.tile(np.linspace(0.0, 0.4, 9), 20)
-    >>> errors = 0.1 * loss * (0.4 - loss) * np.where(np.arange(180) % 2, 1.0, -1.0)
-    >>> (shape,) = fit_shapes(errors, loss, np.zeros(180, dtype=np.int64), 1)
-    >>> bool(shape.at_one(0.0)[1] < shape.at_one(0.2)[1] > shape.at_one(0.4)[1])
-    True
     """
     worst = np.full(owners, LEAST_WORST)
     np.maximum.at(worst, owner, loss)

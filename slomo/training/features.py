@@ -230,7 +230,8 @@ def _wanted(frame: "pd.DataFrame", targets: Sequence[str] | None) -> set[str] | 
     for name in targets:
         matching = frame.loc[(frame["target"] == name) | (frame["nf"] == name), "target"]
         if not len(matching):
-            raise UnknownNameError("target with rows to train on", name, [*frame["target"], *frame["nf"]])
+            at_full_load = frame.loc[frame["offered_mpps"].isna(), "target"]
+            raise UnknownNameError("target with rows to train on", name, {*frame["nf"], *at_full_load})
         keys |= set(map(str, matching))
     return keys
 
