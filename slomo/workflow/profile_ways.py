@@ -105,16 +105,16 @@ class _Bench:
 
     def median(self, ways: int | None, repeats: int) -> float:
         """Return the median throughput of several runs [Mpps]; None stands for the whole cache."""
-        return float(np.median([self._mpps(ways, number) for number in range(repeats)]))
+        return float(np.median(self._mpps(ways, repeats)))
 
     def _repeats_for(self, ways: int) -> int:
         """Return how many runs per point make the error much smaller than the interpolation tolerance."""
-        rates = [self._mpps(ways, number) for number in range(_FEW)]
+        rates = self._mpps(ways, _FEW)
         repeats = (2.0 * float(np.std(rates, ddof=1)) / (0.5 * TOLERANCE * float(np.mean(rates)))) ** 2
         return min(max(math.ceil(repeats), 1), _MOST)
 
-    def _mpps(self, ways: int | None, number: int) -> float:
-        return self._run(self.workload, ways, number).target.throughput_mpps
+    def _mpps(self, ways: int | None, repeats: int) -> list[float]:
+        return [self._run(self.workload, ways, number).target.throughput_mpps for number in range(repeats)]
 
     def _latencies(self, load: float, solo_mpps: float, ways: int) -> tuple[float, float] | None:
         offered = self.workload.offered(round(load * solo_mpps, 6))

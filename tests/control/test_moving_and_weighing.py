@@ -197,4 +197,4 @@ def test_two_tenants_of_one_name_are_refused() -> None:
 @pytest.mark.parametrize("kind", CONTROLLERS)
 def test_every_controller_that_is_listed_is_there(kind: str) -> None:
     """Each row of the table names a function that builds the controller."""
-    assert [name for name, place in CONTROLLERS[kind].items() if not callable(imported(f"{ROOM}.{place}"))] == []
+    assert [name for name in CONTROLLERS[kind] if not callable(imported(f"{ROOM}.{kind}_loops:{name}"))] == []

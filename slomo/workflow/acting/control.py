@@ -19,7 +19,7 @@ from slomo.host.journal import open_receipts
 from slomo.host.places import cache_directory
 from slomo.plugins import imported
 from slomo.testbed.host.run import Run
-from slomo.workflow.acting.control_file import CONTROLLERS, ControlConfiguration
+from slomo.workflow.acting.control_file import ControlConfiguration
 from slomo.workflow.acting.host_loops import host_loop
 
 
@@ -72,7 +72,7 @@ def control_loop(
         if configuration.machine is None:
             plant, controller, targets = host_loop(configuration, context.enter_context(Run()))
         else:  # imports the simulator, which a host does not need
-            make = imported(f"slomo.workflow.acting.{CONTROLLERS['simulated'][configuration.controller]}")
+            make = imported(f"slomo.workflow.acting.simulated_loops:{configuration.controller}")
             plant, controller, targets = make(configuration)
         yield ControlLoop(plant, controller, configuration.settings, receipts=receipts), targets
 

@@ -19,21 +19,11 @@ from slomo.vocabulary.service_chains import ChainSystem, parse_chains
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
 
-#: Kind of machine -> controller -> function of this folder that makes it; machine ``host`` is this one.
+#: Kind of machine -> controllers; `simulated_loops` and `host_loops` have a function of each one's name that makes it.
+#: Machine ``host`` is this one.
 CONTROLLERS = {
-    "simulated": {
-        "guard": "simulated_loops:guard",
-        "max_min": "simulated_loops:max_min",
-        "pools": "simulated_loops:pools",
-        "numa": "simulated_loops:numa",
-        "cpu_shares": "simulated_loops:cpu_shares",
-    },
-    "host": {
-        "throttle": "host_loops:throttle",
-        "max_min": "host_loops:max_min",
-        "guard": "host_loops:guard",
-        "pools": "host_loops:pools",
-    },
+    "simulated": ("guard", "max_min", "pools", "numa", "cpu_shares"),
+    "host": ("throttle", "max_min", "guard", "pools"),
 }
 HOST, SHARES = "host", "cpu_shares"
 #: Fields of a tenant for controller ``pools``, as RMD's workloads have them.
@@ -115,7 +105,7 @@ def control_from(
     own = {name: value for name, value in data.items() if name not in _CHAIN_FIELDS}
     file = convert(own, ControlFile, str(path), lines=lines)
     machine = None if file.machine == HOST else load_machine(file.machine)
-    there = tuple(CONTROLLERS[HOST if machine is None else "simulated"])
+    there = CONTROLLERS[HOST if machine is None else "simulated"]
     controller = file.controller or (SHARES if "stages" in data and machine is not None else there[0])
     if controller not in there:
         raise UnknownNameError("controller", controller, there, where=f"in {path}")

@@ -27,7 +27,7 @@ from slomo.models.responses.memory_traffic import joined
 from slomo.plugins import imported
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.run import Run
-from slomo.workflow.acting.control_file import CONTROLLERS, HOST, WISHES, ControlConfiguration, stated
+from slomo.workflow.acting.control_file import WISHES, ControlConfiguration, stated
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,8 @@ def host_loop(configuration: ControlConfiguration, run: Run) -> tuple[Plant, Con
 
 def host_controller(running: RunningTenants) -> Controller:
     """Return the controller that the configuration names."""
-    controller: Controller = imported(f"slomo.workflow.acting.{CONTROLLERS[HOST][running.configuration.controller]}")(
-        running
-    )
+    make = imported(f"slomo.workflow.acting.host_loops:{running.configuration.controller}")
+    controller: Controller = make(running)
     return controller
 
 

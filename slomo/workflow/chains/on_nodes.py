@@ -16,7 +16,7 @@ from slomo.placement.chains.allocation import Parts, lookup_table
 from slomo.placement.chains.moves import MoveCost
 from slomo.placement.chains.nodes import Node, cores_on, handover_keeps
 from slomo.placement.chains.planner import ChainPlan, plan_chains
-from slomo.placement.chains.policies import Judges, Keeps, chain_policy
+from slomo.placement.chains.policies import Judges, chain_policy
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
@@ -138,19 +138,16 @@ def _judges(
     table = lookup_table(estimates, machine)
     if not predicts:
         return Judges(table)
-    from slomo.workflow.chains.node_costs import moving_costs  # it simulates moves; other policies need no simulator
+    from slomo.workflow.chains.node_costs import handover_kept, moving_costs  # others need no simulator
 
-    moving = moving_costs(machine, MoveCost())
-    return Judges(table, node_rates(estimates, machine.name), keeps_by(handover, machine), moving)
+    def keeps(chain: RatedChain, seats: Sequence[int]) -> float:
+        return (
+            handover_keeps(seats)
+            if handover == "measured"
+            else handover_kept(machine, chain.request.chain, tuple(seats))
+        )
 
-
-def keeps_by(handover: Handover, machine: Machine) -> Keeps:
-    """Return a function that gives the share of throughput a chain keeps on given nodes."""
-    if handover == "measured":
-        return lambda _chain, seats: handover_keeps(seats)
-    from slomo.workflow.chains.node_costs import handover_kept
-
-    return lambda chain, seats: handover_kept(machine, chain.request.chain, tuple(seats))
+    return Judges(table, node_rates(estimates, machine.name), keeps, moving_costs(machine, MoveCost()))
 
 
 def core_numbers(

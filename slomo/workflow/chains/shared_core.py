@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -168,19 +168,12 @@ def forecast_core(
             by_stage = {chain.stages[0]: number for number, chain in enumerate(system.chains)}
             result = run(system, policy)
             seen.append([result.chains[by_stage[stage.name]].delivered_mpps for stage in system.stages])
-    return tuple(
-        StageForecast(stage.name, _median([one[number] for one in played]),
-                      median(one[number] for one in seen) if seen else None)
-        for number, stage in enumerate(system.stages)
-    )  # fmt: skip
-
-
-def _median(outcomes: Sequence[RingOutcome]) -> RingOutcome:
-    return RingOutcome(
-        median(one.mpps for one in outcomes),
-        median(one.share for one in outcomes),
-        median(one.turns_per_s for one in outcomes),
-    )
+    forecasts = []
+    for number, stage in enumerate(system.stages):
+        columns = zip(*(astuple(one[number]) for one in played), strict=True)
+        measured_mpps = median(one[number] for one in seen) if seen else None
+        forecasts.append(StageForecast(stage.name, RingOutcome(*map(median, columns)), measured_mpps))
+    return tuple(forecasts)
 
 
 def checked_policy(policy: str) -> str:
