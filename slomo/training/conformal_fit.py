@@ -62,10 +62,6 @@ class HeldOutMixes:
     #: Whether the mix was drawn as placement fills servers; none by default, shape (n,).
     packed: NDArray[np.bool_] | None = None
 
-    def predicted(self) -> "HeldOutMixes":
-        """Return the rows that have a prediction."""
-        return self.rows(np.isfinite(self.measured_mpps) & np.isfinite(self.predicted_mpps))
-
     def rows(self, chosen: NDArray[np.bool_]) -> "HeldOutMixes":
         """Return a selection of the mixes, by row number."""
         return replace(self, **{name: each[chosen] for name, each in vars(self).items() if each is not None})
@@ -84,7 +80,7 @@ class HeldOutMixes:
 
 def fit_calibrations(mixes: HeldOutMixes, owners: int, source: str = "mixes") -> list[ConformalCalibration]:
     """Return the known errors of each NF, in the order of the numbers 0 to `owners` - 1."""
-    mixes = mixes.predicted()
+    mixes = mixes.rows(np.isfinite(mixes.measured_mpps) & np.isfinite(mixes.predicted_mpps))
     fold = folds(mixes.run, 0, _FOLDS)
     scores = np.zeros(len(fold))
     for number in np.unique(fold):

@@ -90,16 +90,13 @@ class Corrected:
     def of(cls, model: NFModel, before: Machine, machine: Machine, runs: Subject | None) -> "Corrected":
         """Convert a model to the new machine; if there are runs on it, correct the model."""
         carried = Carried(model, before, machine, corrected=runs is not None)
-        none = np.zeros(0)
-        pressure, places = np.zeros((0, len(carried.names))), np.zeros((0, len(carried.names) + 2))
+        none, count = np.zeros(0), len(carried.names)
+        pressure, places = np.zeros((0, count)), np.zeros((0, count + 2))
         fitted = cls(model, carried, runs, pressure, none, none, places, none, none, none.astype(np.str_), {})
         if runs is None:
             return fitted
-        if (
-            lacking := set(carried.names)
-            - set(runs.beside_names)
-            - ({*carried.names} if not runs.counts.any() else set())
-        ):
+        lacking = set(carried.names) - set(runs.beside_names) if runs.counts.any() else set()
+        if lacking:
             raise MissingMetricError(
                 f"runs of '{model.workload.key}' on {machine.name} lack {', '.join(sorted(lacking))} beside it, "
                 f"which its model on {before.name} reads",

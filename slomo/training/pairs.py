@@ -68,9 +68,6 @@ class _Rows:
     def chosen(self, mask: NDArray[np.bool_]) -> "_Rows":
         return _Rows(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
-    def with_rows(self, other: "_Rows") -> "_Rows":
-        return _Rows(*(np.concatenate([getattr(each, name) for each in (self, other)]) for name in vars(self)))
-
 
 @dataclass(frozen=True, eq=False)
 class _Latent:
@@ -287,7 +284,9 @@ def _expected(values: Floats, hint: Floats) -> Floats:
 
 def _fit(rows: _Rows, predicted: _Rows, hints: Hints, choice: _Choice) -> _Latent:
     """Return hidden sensitivities and pressures, fitted in turn by ridge regression."""
-    rows = rows.with_rows(predicted) if choice.with_predicted else rows
+    if choice.with_predicted:
+        both = zip(vars(rows).values(), vars(predicted).values(), strict=True)
+        rows = _Rows(*map(np.concatenate, both))
     return _turns(rows, hints[choice.source], choice.strength, _start(rows, hints, choice))
 
 

@@ -15,6 +15,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel
 from slomo.records.dataset import ProfileDataset
+from slomo.records.importing.door import import_table
 from slomo.training.calibration import calibrated_on, mix_rows
 from slomo.training.families.registry import make_families, make_family, model_names
 from slomo.training.remarks import remarks
@@ -167,51 +168,22 @@ def test_two_models_may_not_share_a_name() -> None:
         make_family(3)  # type: ignore[arg-type]
 
 
-def _imported(count: int = 80) -> ProfileDataset:
-    """A table as measured elsewhere: counters, traffic columns, throughput; no solo runs, no vectors of its own."""
+@pytest.fixture
+def imported(tmp_path: Path) -> ProfileDataset:
+    """A table as measured elsewhere: counters, a traffic column, throughput; no solo runs, no vectors of its own."""
     random = np.random.default_rng(4)
-    car, flows = random.uniform(0, 80, count), random.uniform(1000, 30000, count)
-    mpps = 0.9 / (1 + car / 200 + flows / 40000)
-    rows = [
-        {
-            "machine": "bluefield-2",
-            "nf": "monitor",
-            "target": "monitor@64B,100000f",
-            "configuration": "{}",
-            "packet_size_b": 64,
-            "flow_count": 100_000,
-            "flow_distribution": "uniform",
-            "zipf_exponent": 1.0,
-            "offered_mpps": np.nan,
-            "competitors": "[]",
-            "competitor_count": 1,
-            "isolation": "null",
-            "plan": "imported",
-            "tenant": 0,
-            "throughput_mpps": y,
-            "throughput_cv": 0.0,
-            "replicates": 1,
-            "loss": np.nan,
-            "latency_p50_us": np.nan,
-            "latency_p95_us": np.nan,
-            "latency_p99_us": np.nan,
-            "stability": "stable",
-            "seed": 0,
-            "run_key": f"r{i}",
-            "truth_mpps": np.nan,
-            "competition.L2MISS": c,
-            "competition.READ": 0.5 + c / 50,
-            "competition.IPC": 1.0 + c / 100,
-            "traffic.flows": f,
-        }
-        for i, (c, f, y) in enumerate(zip(car, flows, mpps, strict=True))
-    ]
-    return ProfileDataset(pd.DataFrame(rows))
+    car, flows = random.uniform(0, 80, 80), random.uniform(1000, 30000, 80)
+    columns = {"L2MISS": car, "READ": 0.5 + car / 50, "IPC": 1.0 + car / 100, "flows": flows}
+    table = pd.DataFrame({**columns, "mpps": 0.9 / (1 + car / 200 + flows / 40000)})
+    table.to_csv(tmp_path / "table.csv", index=False)
+    read = {name: {"metric": name} for name in ("L2MISS", "READ", "IPC")}
+    read |= {"flows": {"feature": "flows"}, "mpps": {"target": "throughput"}}
+    return import_table(tmp_path / "table.csv", {"machine": "bluefield-2", "nf": "monitor", "columns": read})
 
 
-def test_imported_table_trains_over_traffic_and_counters() -> None:
+def test_imported_table_trains_over_traffic_and_counters(imported: ProfileDataset) -> None:
     """A table measured elsewhere trains on counters and traffic, and predicts from a vector given directly."""
-    model = train(_imported(), models=["slomo-xgb"]).find("monitor")
+    model = train(imported, models=["slomo-xgb"]).find("monitor")
     assert model.manifest["solo_source"] == "best measured"
     assert "traffic.flows" in model.sensitivity["slomo-xgb"].feature_names
     assert model.manifest["cross_validation"]["slomo-xgb"]["mape_percent"] < 5.0
@@ -224,9 +196,9 @@ def test_imported_table_trains_over_traffic_and_counters() -> None:
         model.predict_vector("slomo-xgb", {"L2MISS": 20.0, "READ": 1.0}, {"flow": 1.0})
 
 
-def test_imported_rows_of_many_traffics_are_one_nf() -> None:
+def test_imported_rows_of_many_traffics_are_one_nf(imported: ProfileDataset) -> None:
     """Rows whose flow count is a column of the schema are one model with the flow count as feature."""
-    frame = _imported().frame
+    frame = imported.frame
     frame["flow_count"] = frame.pop("traffic.flows").round().astype(int)
     frame["target"] = [f"monitor@64B,{flows}f" for flows in frame["flow_count"]]
     library = train(ProfileDataset(frame), models=["slomo-xgb"])
