@@ -349,21 +349,6 @@ def _kind(competitors: str) -> str:
     return "|".join(sorted({workload.key for workload in competitors_from_cell(competitors)}))
 
 
-def pressures_and_traffic(family: str, available: Sequence[str]) -> tuple[str, ...]:
-    """Return the pressures (sums over competitors) and traffic attributes that are the family's inputs.
-
-    Raises MissingMetricError if no pressure was measured.
-    """
-    names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pressure)
-    if not any(name in METRICS for name in names):
-        pressures = ", ".join(name for name, definition in METRICS.items() if definition.pressure)
-        raise MissingMetricError(
-            f"model '{family}' needs at least one pressure metric of the competition: {pressures}",
-            hint="measure one of them, or train 'slomo-gbr', which takes whatever was reported",
-        )
-    return names
-
-
 def typical_values(vectors: Floats) -> Floats:
     """Return the median of the positive values of each column; 1 if there are none.
 

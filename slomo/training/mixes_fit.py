@@ -71,7 +71,13 @@ def learned_from_mixes(
             }
         )
         holdings = fit_holdings({key: subjects[key] for key in of_target}, frame[seen])
-        return [_holding(learned.get(model.workload.key, model), holdings) for model in models]
+        every = [learned.get(model.workload.key, model) for model in models]
+        return [
+            replace(each, response=replace(each.response, holding=holdings[key]))
+            if (key := each.workload.key) in holdings and each.response is not None
+            else each
+            for each in every
+        ]
 
     places = np.append(np.cumsum([model.response is not None for model in models]) - 1, -1)
     for left_out in np.unique(fold):
@@ -79,14 +85,6 @@ def learned_from_mixes(
         part = [model for model in fitted(fold[number] != left_out) if model.response is not None]
         predicted[here] = solve_joint(part, places[members[here]], first_only=True).throughput_mpps[:, 0]
     return fitted(np.ones(len(frame), dtype=bool)), predicted
-
-
-def _holding(model: NFModel, holdings: Mapping[str, Floats]) -> NFModel:
-    """Return the model with its NF's learned occupancy of a full cache."""
-    holding = holdings.get(model.workload.key)
-    if holding is None or model.response is None:
-        return model
-    return replace(model, response=replace(model.response, holding=holding))
 
 
 def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":

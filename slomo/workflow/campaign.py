@@ -1,6 +1,6 @@
 """Settings of a campaign (a series of runs): what is measured, and how runs are made."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -73,13 +73,9 @@ class PlanSettings:
     @property
     def named_mixes(self) -> tuple[str, ...]:
         """The mixes to measure, if they are given by name and not as a number."""
-        return (
-            ()
-            if self.mixes is None or isinstance(self.mixes, int)
-            else (self.mixes,)
-            if isinstance(self.mixes, str)
-            else tuple(self.mixes)
-        )
+        if self.mixes is None or isinstance(self.mixes, int):
+            return ()
+        return (self.mixes,) if isinstance(self.mixes, str) else tuple(self.mixes)
 
     @property
     def mix_count(self) -> int | None:
@@ -97,7 +93,7 @@ class RunSettings:
     """How a campaign makes its runs, and which runs it adds; fields as in `slomo.workflow.profile.profile`."""
 
     testbed: "str | Testbed" = "simulated"
-    own: Iterable[NetworkFunction] = ()
+    own: tuple[NetworkFunction, ...] = ()
     store: str | Path | None = None
     jobs: int | None = None
     progress: "Progress | None" = None
@@ -105,9 +101,6 @@ class RunSettings:
     latency: bool | Sequence[float] = False
     reduced_mixes: int = 0
     packed_mixes: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "own", tuple(self.own))
 
     def check(self, plan: str) -> None:
         """Raise an error if these settings do not fit the plan, before anything is measured."""

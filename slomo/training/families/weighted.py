@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from slomo.models.base import CompositionKind, Floats, ModelFamily, SensitivityModel
-from slomo.training.features import pressures_and_traffic
+from slomo.errors import MissingMetricError
+from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, ModelFamily, SensitivityModel
+from slomo.vocabulary.metrics import METRICS
 
 Fitted = TypeVar("Fitted", bound=SensitivityModel)
 
@@ -37,8 +38,18 @@ class WeightedFamily(Generic[Fitted]):
         return self.fit_weighted(WeightedRows(names, vectors, mpps, solo_mpps, seed))
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Return the pressures that are sums over competitors, and all traffic attributes."""
-        return pressures_and_traffic(self.name, available)
+        """Return the pressures that are sums over competitors, and all traffic attributes.
+
+        Raises MissingMetricError if no pressure was measured.
+        """
+        names = tuple(name for name in available if name.startswith(TRAFFIC_PREFIX) or METRICS[name].pressure)
+        if not any(name in METRICS for name in names):
+            pressures = ", ".join(name for name, definition in METRICS.items() if definition.pressure)
+            raise MissingMetricError(
+                f"model '{self.name}' needs at least one pressure metric of the competition: {pressures}",
+                hint="measure one of them, or train 'slomo-gbr', which takes whatever was reported",
+            )
+        return names
 
     @abstractmethod
     def fit_weighted(self, rows: WeightedRows) -> Fitted:

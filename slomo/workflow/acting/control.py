@@ -45,8 +45,7 @@ def run_control(
             loop.run(configuration.file.steps, note)
         finally:
             _status_file(configuration.name).unlink(missing_ok=True)
-    seen = [step for step in steps if step.observation is not None]
-    broken = sum(bool(step.observation.broken) for step in seen if step.observation is not None)
+    broken = sum(bool(step.observation.broken) for step in steps if step.observation is not None)
     return {
         "name": configuration.name,
         "controller": configuration.controller,
