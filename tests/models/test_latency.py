@@ -142,7 +142,7 @@ def test_a_strangers_curve_is_checked(model, damage):
 def measured():
     """Profile an NF at full load and at several loads, quickly."""
     testbed = SimulatedTestbed(accesses=60_000, scale=64)
-    full = run_campaign(pressure_plan("lpm", "e5-2620v4", "sobol", runs=20, seed=1), testbed)
+    full = run_campaign(pressure_plan("lpm", "e5-2620v4", "sobol", runs=6, seed=1), testbed)
     loads = latency_plan(full, loads=(0.3, 0.6, 0.8, 0.9), pressures=3, seed=1)
     return full.merge(run_campaign(loads, testbed))
 
