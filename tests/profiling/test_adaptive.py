@@ -239,8 +239,7 @@ def test_a_contradiction_is_measured_again_and_said() -> None:
 
 def test_settings_are_those_of_the_grid() -> None:
     """Without other settings, points of the grid are asked for, each once, with many and few competitors."""
-    points = {point.competitors for point in grid()}
-    places = [place.competitors for place in finished(ToyTestbed(), AdaptiveSettings(1e-6, budget=24)).colocations[1:]]
-    assert set(places) <= points
-    assert len(set(places)) == len(places)
-    assert {1, 7} <= {len(place) for place in places[:16]}
+    pool = [point.competitors for point in AdaptiveDesign(LPM, TOY_MACHINE).pool]
+    assert len(pool) == len(grid())
+    assert set(pool) == {point.competitors for point in grid()}
+    assert {1, 7} <= {len(place) for place in pool[:16]}
