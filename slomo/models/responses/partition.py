@@ -23,7 +23,7 @@ from slomo.models.intervals import conformal_rank
 from slomo.models.responses.memory_traffic import MemoryTraffic
 from slomo.vocabulary.vector import Floats
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 #: Points per way of `PartitionResponse.table`.
 STEPS = 32
 #: Decimal logarithms of the ages of `PartitionResponse.held`, and points per decade.
