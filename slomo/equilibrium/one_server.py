@@ -17,7 +17,7 @@ from slomo.equilibrium.settling import response_table
 from slomo.models.base import Floats
 from slomo.models.error_shape import NO_ERRORS
 from slomo.models.interval_ends import interval_of_one
-from slomo.models.neighbourhood import kinds_in
+from slomo.models.neighbourhood import beside_loads, kinds_in
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 
@@ -40,6 +40,8 @@ class OneServer:
         numbers = tuple([number.setdefault(model, len(number)) for model in self.models])
         #: Kind of each NF's neighbourhood (`slomo.models.neighbourhood`).
         self.kinds = kinds_in(numbers)
+        if any(is_loaded := [load is not None for load in self.offered]):
+            self.kinds = tuple(beside_loads(np.array(self.kinds), np.array(is_loaded)).tolist())
         self._nfs = response_table(tuple(number))
         loads = None
         if self.offered.count(None) < len(order):

@@ -25,7 +25,7 @@ from slomo.models.contentiousness import pressure_basis
 from slomo.models.error_shape import shapes_at
 from slomo.models.interval_ends import ends_mpps, predicted_loss
 from slomo.models.intervals import scores_between
-from slomo.models.neighbourhood import within
+from slomo.models.neighbourhood import beside_loads, within
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
@@ -254,7 +254,7 @@ def _read(
     if alone.any():
         mpps[alone] = nfs.solo_mpps[members[alone]]
     low, high = np.zeros(members.shape), np.zeros(members.shape)
-    low[read], high[read] = _ends(nfs, members, read, mpps[read], alone[read], coverage)
+    low[read], high[read] = _ends(nfs, members, most, read, mpps[read], alone[read], coverage)
     load, served = present.astype(float), mpps
     if np.isfinite(most).any():
         load, served = np.where(present, load_of(most, mpps), 0.0), np.minimum(mpps, most)
@@ -269,13 +269,14 @@ def _read(
 def _ends(
     nfs: ResponseTable,
     members: NDArray[np.int64],
+    most: Floats,
     read: NDArray[np.bool_],
     mpps: Floats,
     alone: NDArray[np.bool_],
     coverage: float,
 ) -> tuple[Floats, Floats]:
     """Return the lower and upper end of each throughput's interval [Mpps], for the NFs that `read` selects."""
-    who, kind = members[read], within(members)[read]
+    who, kind = members[read], beside_loads(within(members), np.isfinite(most) & (members >= 0))[read]
     solo, scores = nfs.solo_mpps[who], _scores(nfs.responses, coverage)[:, who, kind]
     middle, size = shapes_at(nfs.shapes, who, predicted_loss(mpps, solo))
     measured = alone & ~nfs.is_carried[who]

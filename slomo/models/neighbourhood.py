@@ -1,8 +1,9 @@
 """Classify neighbours by their number and by whether most run the same workload; prediction errors depend on both.
 
 One neighbour causes little pressure, and few settings of the profile are that mild; neighbours that run the same
-workload raise the same counters. Errors are counted separately for each kind of neighbourhood (Mondrian conformal
-prediction; Vovk et al. 2005, section 4.5).
+workload raise the same counters. Neighbours below full load (offered less, or behind a full port) have short queues,
+and other models predict their pressure. Errors are counted separately for each kind of neighbourhood (Mondrian
+conformal prediction; Vovk et al. 2005, section 4.5).
 """
 
 from functools import lru_cache
@@ -11,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: Kinds of neighbourhood, in the order of every table over them.
-NEIGHBOURHOODS = ("1", "2 unlike", "2 like", "3-4 unlike", "3-4 like", "5+ unlike", "5+ like", "unknown")
+NEIGHBOURHOODS = ("1", "2 unlike", "2 like", "3-4 unlike", "3-4 like", "5+ unlike", "5+ like", "part load", "unknown")
+#: At least one neighbour is offered a load, its own or its share of a full port.
+PART_LOAD = len(NEIGHBOURHOODS) - 2
 #: The neighbours are not known: all errors count.
 UNKNOWN = len(NEIGHBOURHOODS) - 1
 #: Number of servers below which Python's numbers are faster than numpy's arrays.
@@ -76,6 +79,21 @@ def within(members: NDArray[np.integer]) -> Kinds:
         np.maximum(most, alike[:, [place]] - (members == one), out=most, where=one >= 0)
     count = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1, members.shape)
     return np.where(present, neighbourhood(np.maximum(count, 0), most), UNKNOWN)
+
+
+def beside_loads(kinds: Kinds, is_loaded: NDArray[np.bool_]) -> Kinds:
+    """Return the kinds of :func:`within`, :data:`PART_LOAD` beside a neighbour that is offered a load.
+
+    `is_loaded`, shape of `kinds`: which NFs are offered a load.
+
+    Examples
+    --------
+    >>> saturated = within(np.array([[3, 3, 5]]))
+    >>> [NEIGHBOURHOODS[kind] for kind in beside_loads(saturated, np.array([[True, False, False]]))[0]]
+    ['2 unlike', 'part load', 'part load']
+    """
+    others = is_loaded.sum(axis=-1, keepdims=True) - is_loaded
+    return np.where((others > 0) & (kinds != UNKNOWN), PART_LOAD, kinds)
 
 
 @lru_cache(maxsize=4096)

@@ -31,8 +31,8 @@ from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
-#: 6: scores of arrivals are those of an idle core. Models of earlier versions cannot be converted.
-SCHEMA_VERSION = 6
+#: 7: neighbours below full load are a kind of neighbourhood. Models of earlier versions cannot be converted.
+SCHEMA_VERSION = 7
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from slomo.equilibrium.mixes import MixRows, predict_mixes
 from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.neighbourhood import beside
+from slomo.models.neighbourhood import PART_LOAD, beside
 from slomo.models.nf_model import NFModel
 from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.records.schema import PACKED, isolated
@@ -81,7 +81,10 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
     solo = np.array([model.solo_mpps for model in models])[rows.target]
     tenants = np.sort(np.column_stack([rows.target, rows.members]), axis=1)
     run = np.unique(tenants, axis=0, return_inverse=True)[1].ravel()
-    held_out = HeldOutMixes(rows.mpps, predicted_mpps, solo, rows.target, beside(rows.members), run, rows.packed)
+    kind = beside(rows.members)
+    if rows.offered_mpps is not None:
+        kind[np.isfinite(rows.offered_mpps[:, 1:]).any(axis=1)] = PART_LOAD
+    held_out = HeldOutMixes(rows.mpps, predicted_mpps, solo, rows.target, kind, run, rows.packed)
     return fit_calibrations(held_out, len(models))
 
 

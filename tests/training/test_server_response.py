@@ -13,11 +13,12 @@ from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.contentiousness import pressure_basis
 from slomo.models.intervals import FLOOR, symmetric
 from slomo.models.library import ModelLibrary
+from slomo.models.neighbourhood import PART_LOAD, UNKNOWN
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
 from slomo.records.catalog import find_dataset
 from slomo.records.dataset import ProfileDataset
-from slomo.training.calibration import distinct, mix_rows
+from slomo.training.calibration import calibrated_on, distinct, mix_rows
 from slomo.training.features import subjects
 from slomo.training.mixes_fit import learned_from_mixes
 from slomo.training.server_response_fit import fit_server_response, widened
@@ -86,6 +87,17 @@ def test_errors_of_others_stand_in_where_a_function_has_too_few(models, toy_mixe
     loss, here = (np.maximum(1.0 - each, 0.0) for each in (predicted / solo, would / target.solo_mpps))
     expected = np.abs(predicted - few.mpps) / solo * np.where(few.target == 0, 1.0, (here + FLOOR) / (loss + FLOOR))
     assert first.sizes.tolist() == pytest.approx(expected.tolist())
+
+
+def test_errors_beside_neighbours_below_full_load_are_those_of_such_mixes(models, toy_mixes):
+    """Mixes whose first neighbour is offered a load, predicted too low, shift no interval of saturated mixes."""
+    rows = mix_rows(toy_mixes, models, "e5-2620v4")
+    offered = np.full((len(rows.mpps), 1 + rows.members.shape[1]), np.nan)
+    offered[::2, 1] = 1.0
+    low = np.where(np.isfinite(offered[:, 1]), 0.9, 1.0) * rows.mpps
+    for each in calibrated_on(models, replace(rows, offered_mpps=offered), low):
+        others = np.delete(each.centre, [PART_LOAD, UNKNOWN])
+        assert each.centre[PART_LOAD] > others.max()
 
 
 def test_one_without_a_response_leaves_the_others_calibrated_on_their_mixes(models, toy_mixes):
