@@ -80,8 +80,8 @@ def code_for(functions: tuple[Callable[..., Any], ...]) -> list[Callable[..., An
         return None
     code = _Spent.ready.get(functions)
     if code is None:
-        found = [loop_for(0, each) for each in functions]
-        code = [each for each in found if each is not None]
+        loops = [loop_for(0, each) for each in functions]
+        code = [each for each in loops if each is not None]
         if len(code) < len(functions):
             return None
         if all(getattr(each, "signatures", None) for each in code):  # no function waits for the compiler any more

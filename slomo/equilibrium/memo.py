@@ -41,7 +41,7 @@ class JointMemo:
         self._adding = threading.Lock()
 
     def __len__(self) -> int:
-        return sum(len(kept.at) for kept in self._kept.values())
+        return sum(len(memo.at) for memo in self._kept.values())
 
     def solve(self, members: NDArray[np.integer], offered_mpps: Floats | None = None) -> Joint:
         """Return the result of `solve_joint`; servers solved before are looked up.
@@ -51,12 +51,12 @@ class JointMemo:
         check_servers(self.models, members, offered_mpps)
         order, sorted_members, offered = canonical(self._rank, members, offered_mpps)
         keys = _signatures(self._rank[sorted_members], None if offered_mpps is None else offered)
-        kept = self._kept.setdefault(sorted_members.shape[1], _Kept())
-        rows = kept.rows(keys)
+        memo = self._kept.setdefault(sorted_members.shape[1], _Kept())
+        rows = memo.rows(keys)
         if (rows < 0).any():
             if len(self) + int((rows < 0).sum()) > self.most:
-                self._kept = {sorted_members.shape[1]: (kept := _Kept())}
-                rows = kept.rows(keys)
+                self._kept = {sorted_members.shape[1]: (memo := _Kept())}
+                rows = memo.rows(keys)
             fresh = {keys[row]: row for row in np.flatnonzero(rows < 0)[::-1].tolist()}
             new = list(fresh.values())
             loads = None if offered_mpps is None else offered[new]
@@ -64,9 +64,9 @@ class JointMemo:
             with (
                 self._adding
             ):  # threads may solve the same servers; they add results one after the other, and readers never wait
-                kept.add(list(fresh), fresh_joint)
-            rows = kept.rows(keys)
-        return placed_back(kept.joint(rows), order)
+                memo.add(list(fresh), fresh_joint)
+            rows = memo.rows(keys)
+        return placed_back(memo.joint(rows), order)
 
 
 class _Kept:

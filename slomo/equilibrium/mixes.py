@@ -31,8 +31,8 @@ class MixRows:
         """Return the mixes in which every NF is saturated."""
         if self.offered_mpps is None:
             return self
-        kept = self.chosen(np.logical_and.reduce(np.isnan(self.offered_mpps), axis=1))
-        return MixRows(kept.target, kept.members, kept.mpps, packed=kept.packed)
+        rest = self.chosen(np.logical_and.reduce(np.isnan(self.offered_mpps), axis=1))
+        return MixRows(rest.target, rest.members, rest.mpps, packed=rest.packed)
 
     def chosen(self, mask: NDArray[np.bool_] | NDArray[np.int64]) -> "MixRows":
         """Return the mixes selected by a mask of shape (n,), or by their numbers."""

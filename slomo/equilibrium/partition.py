@@ -91,8 +91,8 @@ class Partitions:
         """Return the settings with tenants in one canonical order, and each tenant's place in that order."""
         names = [response.workload for response in self.responses]
         rank = np.array([sorted(set(names)).index(name) for name in names])
-        given = (self.bandwidth_percent, self.offered_mpps, self.cores, self.weights, self.remote_ns, self.llcs)
-        columns = [self.which, self.masks, *(np.broadcast_to(each, self.masks.shape) for each in given)]
+        settings = (self.bandwidth_percent, self.offered_mpps, self.cores, self.weights, self.remote_ns, self.llcs)
+        columns = [self.which, self.masks, *(np.broadcast_to(each, self.masks.shape) for each in settings)]
         order = np.lexsort((*columns[:0:-1], rank[self.which]), axis=-1)
         which, masks, *rest = (np.take_along_axis(column, order, axis=1) for column in columns)
         return Partitions(self.responses, masks, which, *rest), np.argsort(order, axis=1)

@@ -113,11 +113,11 @@ class ProbeModel:
 
 def measured_pairs(dataset: ProfileDataset) -> dict[tuple[str, str], float]:
     """Return the mean performance of every function beside one other, as a share of its speed alone."""
-    frame, found = dataset.frame, dict[tuple[str, str], list[float]]()
+    frame, by_pair = dataset.frame, dict[tuple[str, str], list[float]]()
     for row in np.flatnonzero((frame["competitor_count"] == 1).to_numpy()).tolist():
         target, solo = str(frame["nf"].iloc[row]), dataset.solo_mpps(str(frame["target"].iloc[row]))
-        found.setdefault((target, dataset.competitors(row)[0].nf), []).append(float(dataset.throughput[row]) / solo)
-    return {pair: float(np.mean(shares)) for pair, shares in found.items()}
+        by_pair.setdefault((target, dataset.competitors(row)[0].nf), []).append(float(dataset.throughput[row]) / solo)
+    return {pair: float(np.mean(shares)) for pair, shares in by_pair.items()}
 
 
 def hull_slice(x: Floats, y: Floats, at: float) -> tuple[float, float]:

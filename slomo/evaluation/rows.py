@@ -132,7 +132,7 @@ def predict_rows(
     if why is not None:
         verdicts, reasons = [Verdict.UNKNOWN] * len(rows), tuple((why, *each) for each in reasons)
     lost = np.isnan(ends[0])
-    judged = tuple(str(Verdict.UNSUPPORTED if gone else told) for told, gone in zip(verdicts, lost, strict=True))
+    judged = tuple(str(Verdict.UNSUPPORTED if gone else verdict) for verdict, gone in zip(verdicts, lost, strict=True))
     predictions = RowPredictions(
         family, how.pattern, how.coverage, *ends, memory, stage, judged, reasons, rows.throughput
     )

@@ -369,10 +369,10 @@ def _missing_fields(
         if each.required and each.encode_name not in there
     ]
     names = ", ".join(repr(name) for name, _ in missing)
-    told = "; ".join(f"{name} ({text})" for name, text in missing if text)
+    hints = "; ".join(f"{name} ({text})" for name, text in missing if text)
     plural = "s" if len(missing) > 1 else ""
     where = f"field '{_dotted(position)}': " if position else ""
-    return f"{where}lacks the required field{plural} {names}", position, told or described
+    return f"{where}lacks the required field{plural} {names}", position, hints or described
 
 
 def _shown(data: Any, position: Position) -> str:

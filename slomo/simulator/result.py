@@ -184,9 +184,9 @@ def vectors(
     level_errors = standard_error(level_of[1:]).reshape(shape).T.tolist()
     found = []
     for i, (scope, _) in enumerate(whose):
-        told = [*zip(quotients, known[i], values[i], errors[i], strict=True)][: None if scope is Scope.SOCKET else -1]
+        here = [*zip(quotients, known[i], values[i], errors[i], strict=True)][: None if scope is Scope.SOCKET else -1]
         rows = [("AFREQ", 1.0, 0.0)] if counts.cycles[i, 0] else []
-        rows += [(name, value, error) for name, is_known, value, error in told if is_known]
+        rows += [(name, value, error) for name, is_known, value, error in here if is_known]
         rows += [
             row
             for row in zip(levels, level_values[i], level_errors[i], strict=True)
@@ -235,14 +235,14 @@ def assemble(machine: Machine, seats: Sequence[Seat], measured: Measured) -> Sim
     system = by_socket.of(range(machine.sockets))
     counts = Totals(*(np.vstack(each) for each in zip(cores, by_socket, system, strict=True)))
     whose = [(Scope.CORE, 1)] * len(seats) + [(Scope.SOCKET, machine.cores_per_socket)] * machine.sockets
-    told = vectors(machine, counts, [*whose, (Scope.SYSTEM, machine.cores)], span_ns, link)
-    of_sockets = told[len(seats) : -1]
+    all_vectors = vectors(machine, counts, [*whose, (Scope.SYSTEM, machine.cores)], span_ns, link)
+    of_sockets = all_vectors[len(seats) : -1]
     return SimulationResult(
         tenants=tuple(
-            _tenant(machine, seats[i], measured, counts, packets[:, i], i, told[i]) for i in range(len(seats))
+            _tenant(machine, seats[i], measured, counts, packets[:, i], i, all_vectors[i]) for i in range(len(seats))
         ),
         sockets=tuple(values for values, _ in of_sockets),
-        system=told[-1][0],
+        system=all_vectors[-1][0],
         socket_errors=tuple(errors for _, errors in of_sockets),
         duration_us=float(span_ns[0]) / 1e3,
         warm_up_us=measured.warm_up_ns / 1e3,
@@ -284,9 +284,9 @@ def _tenant(
     counts: Totals,
     packets: s.Floats,
     tenant: int,
-    told: tuple[MetricVector, dict[str, float]],
+    vector: tuple[MetricVector, dict[str, float]],
 ) -> TenantResult:
-    batches, (values, errors) = measured.batches, told
+    batches, (values, errors) = measured.batches, vector
     arrived = arrival_mpps(machine, seat.program)
     if seat.program.offered_mpps is None:
         throughput = float(packets[0]) * 1e3 / float(batches.span_ns.sum())

@@ -176,7 +176,9 @@ class _Campaign:
         failed = run_batch(self.store, batch, partial(attempt, self.testbed), self.jobs, self.progress)
         self._found |= batch.records
         if failed:
-            kept = f"the {len(self._found)} finished ones are kept in '{self.store.name}'"
-            told = f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {kept}"
-            raise incomplete(told, failed)
+            stored = f"the {len(self._found)} finished ones are kept in '{self.store.name}'"
+            problem = (
+                f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {stored}"
+            )
+            raise incomplete(problem, failed)
         return [self._found[key] for key in keys]

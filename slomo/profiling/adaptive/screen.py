@@ -42,9 +42,9 @@ class Screen(Stored):
     @property
     def text(self) -> str:
         """The result in one line, for display."""
-        told = {True: "worth more runs", False: "needs no more runs", None: f"cannot be told from fewer than {FEWEST}"}
+        words = {True: "worth more runs", False: "needs no more runs", None: f"cannot be told from fewer than {FEWEST}"}
         lost = f"lose {100.0 * self.lost:.2g} % on average, {100.0 * self.most:.2g} % at most"
-        return f"{self.target}: {told[self.worth]}; {self.runs} {lost}"
+        return f"{self.target}: {words[self.worth]}; {self.runs} {lost}"
 
 
 def screen(dataset: ProfileDataset) -> tuple[Screen, ...]:

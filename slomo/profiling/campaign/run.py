@@ -289,11 +289,11 @@ def campaign_dataset(
     raise error
 
 
-def incomplete(told: str, failed: Mapping[str, Exception]) -> IncompleteCampaignError:
-    """Return the error of a campaign of which some runs failed; `told` is the text that says how many."""
+def incomplete(problem: str, failed: Mapping[str, Exception]) -> IncompleteCampaignError:
+    """Return the error of a campaign of which some runs failed; `problem` is the text that says how many."""
     label, first = next(iter(failed.items()))
     error = IncompleteCampaignError(
-        f"{told}. First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
+        f"{problem}. First: {label}: {type(first).__name__}: {getattr(first, 'message', first)}",
         hint="mend the cause and run the same command again: only the failed runs are repeated",
     )
     error.failed = tuple(failed)

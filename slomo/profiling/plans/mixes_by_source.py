@@ -71,8 +71,8 @@ def mixes_by_source_plan(
         pools[SOURCES[int(np.argmax(counts))]] = drawn(every, sum(counts))
     turns = zip_longest(*(pools[source][:most] for source, most in zip(SOURCES, counts, strict=True)))
     chosen = [mix for turn in turns for mix in turn if mix is not None]
-    told = ", ".join(f"{most} contend for {source}" for source, most in zip(SOURCES, counts, strict=True))
-    return ExperimentPlan(f"mixes by source: {told}", tuple(chosen), replicates=replicates, seed=seed)
+    most_by_source = ", ".join(f"{most} contend for {source}" for source, most in zip(SOURCES, counts, strict=True))
+    return ExperimentPlan(f"mixes by source: {most_by_source}", tuple(chosen), replicates=replicates, seed=seed)
 
 
 def shares(count: int, available: Sequence[int]) -> list[int]:

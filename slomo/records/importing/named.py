@@ -59,7 +59,7 @@ class _Columns:
     rates: tuple[int, ...]
     unit: str
     #: Whether an argument or a column's name gave the unit.
-    told: bool
+    is_stated: bool
 
 
 def import_pairs(
@@ -98,9 +98,9 @@ def import_pairs(
     place = Path(path)
     table = read_table(place, *_format(place))
     columns, digest = _columns(table, unit, rates), fingerprint_of(place)
-    told = [(line, row) for line, cells in zip(table.lines, table.cells, strict=True)
+    runs = [(line, row) for line, cells in zip(table.lines, table.cells, strict=True)
             for row in _rows(table, columns, line, cells, (machine, digest))]  # fmt: skip
-    listed = [row for _, row in told]
+    listed = [row for _, row in runs]
     if not any(row[schema.COMPETITOR_COUNT] for row in listed):
         raise ConfigurationError(
             f"{place}: none of {len(table.lines)} rows names two functions with a rate",
@@ -120,22 +120,22 @@ def import_pairs(
             f"{place}: no function was run alone, and all rates are below {_ABOUT_ONE:g}: Mpps, or shares of solo?",
             hint="say --unit share or --unit Mpps",
         )
-    if not columns.told:
+    if not columns.is_stated:
         warnings.warn(
             f"{place}: no column's name ends with a unit, rates are read as Mpps; --unit tells another", stacklevel=2
         )
-    for fault in (*_faster(told), *_contradictory(told)):
+    for fault in (*_faster(runs), *_contradictory(runs)):
         warnings.warn(f"{place}, {fault}", stacklevel=2)
     return ProfileDataset(pd.DataFrame(listed), environment)
 
 
-def _faster(told: Sequence[tuple[int, rows.Row]]) -> Iterator[str]:
+def _faster(runs: Sequence[tuple[int, rows.Row]]) -> Iterator[str]:
     """Yield the runs whose rate beside others is far above the median of the function's solo runs."""
     alone: dict[object, list[float]] = {}
-    for _, row in told:
+    for _, row in runs:
         if not row[schema.COMPETITOR_COUNT]:
             alone.setdefault(row[schema.TARGET], []).append(row[schema.THROUGHPUT])
-    for line, row in told:
+    for line, row in runs:
         mpps, solo = row[schema.THROUGHPUT], statistics.median(alone.get(row[schema.TARGET], [math.inf]))
         if row[schema.COMPETITOR_COUNT] and mpps > MOST_OF_SOLO * solo:
             yield (
@@ -144,10 +144,10 @@ def _faster(told: Sequence[tuple[int, rows.Row]]) -> Iterator[str]:
             )
 
 
-def _contradictory(told: Sequence[tuple[int, rows.Row]]) -> Iterator[str]:
+def _contradictory(rated: Sequence[tuple[int, rows.Row]]) -> Iterator[str]:
     """Yield the functions whose runs alone, or beside the same others, differ by more than noise and turbo do."""
     runs: dict[tuple[str, str, tuple[str, ...]], dict[int, list[float]]] = {}
-    for line, row in told:
+    for line, row in rated:
         others = tuple(sorted(map(str, parse_json(row[schema.COMPETITORS], "competitors"))))
         same = runs.setdefault((str(row[schema.NF]), str(row[schema.TARGET]), others), {})
         same.setdefault(line, []).append(row[schema.THROUGHPUT])
@@ -195,10 +195,10 @@ def _columns(table: MeasuredTable, unit: str | None, rate_columns: Sequence[str]
             f"{table.path}: rates of different units: {shown}",
             hint="name the columns that hold rates: --rates COLUMN,COLUMN; or the unit of all: --unit UNIT",
         )
-    told = unit or next(filter(None, units.values()), None)
-    if told is not None and told not in (*_SHARES, *_RATES):
-        raise ConfigurationError(f"unit '{told}' is not a unit of a rate", hint="Mpps, kpps, pps, us, s, share or %")
-    return _Columns(names, rates, told or "Mpps", told is not None)
+    stated = unit or next(filter(None, units.values()), None)
+    if stated is not None and stated not in (*_SHARES, *_RATES):
+        raise ConfigurationError(f"unit '{stated}' is not a unit of a rate", hint="Mpps, kpps, pps, us, s, share or %")
+    return _Columns(names, rates, stated or "Mpps", stated is not None)
 
 
 def _unit_of(name: str) -> str | None:
@@ -266,6 +266,6 @@ def _fault(
 def _is_numeric(table: MeasuredTable, place: int) -> bool:
     """Return whether most filled cells of a column are numbers; any other cell is then an error."""
     texts = [str(cells[place]).strip() for cells in table.cells]
-    told = [text for text in texts if text.lower() not in _MISSING]
-    numbers = sum(_NUMBER.fullmatch(text) is not None for text in told)
-    return bool(told) and 2 * numbers > len(told)
+    texts_given = [text for text in texts if text.lower() not in _MISSING]
+    numbers = sum(_NUMBER.fullmatch(text) is not None for text in texts_given)
+    return bool(texts_given) and 2 * numbers > len(texts_given)

@@ -99,12 +99,15 @@ class ProbeTables(Stored, version=SCHEMA_VERSION):
     @property
     def hints(self) -> dict[str, dict[str, float]]:
         """How much each application presses on the reporter, and suffers at the levels on average, as logarithms."""
-        found = {}
+        by_function = {}
         for name, extra_time in self.beside.items():
             levels, times = self.sensitivity[name]
             slower = np.log(np.interp(self.levels, levels, times) / times[0])
-            found[name] = {"presses": math.log(extra_time / float(self.reporter[0])), "suffers": float(slower.mean())}
-        return found
+            by_function[name] = {
+                "presses": math.log(extra_time / float(self.reporter[0])),
+                "suffers": float(slower.mean()),
+            }
+        return by_function
 
 
 def save_probe_tables(probed: ProbeTables, path: str | Path) -> None:

@@ -41,8 +41,8 @@ def _ways_of(lanes: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             held = _load(lanes, context, builder, signature, arguments)
-            wanted = _splat(builder, builder.trunc(arguments[2], _INT), lanes)
-            equal = builder.bitcast(builder.icmp_signed("==", held, wanted), ir.IntType(lanes))
+            way = _splat(builder, builder.trunc(arguments[2], _INT), lanes)
+            equal = builder.bitcast(builder.icmp_signed("==", held, way), ir.IntType(lanes))
             return builder.zext(equal, _LONG)
 
         return types.int64(cache, types.int64, types.int64), generate
