@@ -111,8 +111,10 @@ def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel], *, everythi
         everybody = [*(model for model in models if model not in adapted), *alone]
         by_name = np.array([*(not model.knows_pressure for model in everybody), False])
         rows = mix_rows(dataset, everybody, machine).saturated()
-        asked = np.logical_or.reduce(by_name[np.column_stack([rows.target, rows.members])], axis=1)
-        if asked.sum() >= FEWEST and len(np.unique(rows.target[asked])) > 1:
+        groups = np.sort(np.column_stack([rows.target, rows.members]), axis=1)
+        asked = np.logical_or.reduce(by_name[groups], axis=1)
+        several = all(len(np.unique(each[asked], axis=0)) > 1 for each in (rows.target, groups))
+        if several and asked.sum() >= FEWEST:  # repeats of a single group leave nothing to hold out
             size = (rows.members >= 0).sum(axis=1)
             near = size <= size[asked].max()  # larger groups of profiled functions say less about few
             rows, asked = rows.chosen(near), asked[near]

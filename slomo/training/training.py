@@ -102,7 +102,7 @@ def train(
     if not finished:
         raise MissingMetricError(
             f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows, nor "
-            f"{FEWEST} rates of two or more functions beside others",
+            f"{FEWEST} rates of two or more functions in two or more mixes",
             hint="profile NFs with `slomo profile`, or import a table with `slomo dataset import`",
         )
     return ModelLibrary(with_measured(dataset, with_uses(dataset, with_latency(dataset, finished, seed))))

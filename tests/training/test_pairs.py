@@ -285,6 +285,16 @@ def test_a_chosen_target_leaves_the_solo_rates_of_the_others(tmp_path):
     assert one == same
 
 
+def test_one_pair_run_again_and_again_is_no_table(tmp_path):
+    """Repeats of a single pair leave nothing to hold out: the rate alone answers, without a verdict, and is saved."""
+    table = "one,other,one_mpps,other_mpps\nlpm,,5.0,\nnat,,3.0,\n" + "lpm,nat,4.1,2.6\n" * 6
+    (tmp_path / "one.csv").write_text(table)
+    library = train(import_pairs(tmp_path / "one.csv", MACHINE))
+    library.save(tmp_path / "models")
+    prediction = predict("lpm", "nat", library)
+    assert (prediction.model, prediction.verdict) == ("mean", Verdict.UNKNOWN)
+
+
 def test_few_pairs_are_answered_in_words(tmp_path, capsys):
     """A measured pair is supported, doubts name no feature, nothing is divided, `evaluate` says what was learned."""
     table, models = tmp_path / "pairs.csv", str(tmp_path / "models")
