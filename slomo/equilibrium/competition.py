@@ -205,17 +205,15 @@ def _at_equilibrium(
 ) -> Floats:
     """Return the counters `names` of each competitor under the pressure of the others."""
     table, reading = _tables_of(tuple(models), names, capacities)
-    count = table.pressures
-    start, scale, limit = (table.rows[:, at * count : (at + 1) * count] for at in range(3))
     if members is None:
-        everybody, begin = np.arange(len(models))[np.newaxis], start[np.newaxis]
+        everybody, begin = np.arange(len(models))[np.newaxis], table.start[np.newaxis]
     else:
-        everybody, begin = members, np.where((members >= 0)[:, :, None], start[members], 0.0)
+        everybody, begin = members, np.where((members >= 0)[:, :, None], table.start[members], 0.0)
     state = _iterated(table, everybody, begin)
     low, high, weight = reading[:, 0], reading[:, 1], reading[:, 2:]
 
     def under(pressure: Floats, who: NDArray[np.int64] | None) -> Floats:
-        basis = pressure_basis(pressure, scale[who], limit[who])
+        basis = pressure_basis(pressure, table.scale[who], table.limit[who])
         answers: Floats = np.einsum("npt,nptm->npm", basis, weight[who])
         answers = np.minimum(np.maximum(answers, low[who]), high[who])
         return answers[:, :, : len(names)]
@@ -234,8 +232,8 @@ def _iterated(table: Tables, members: NDArray[np.int64], begin: Floats) -> Itera
     """Run :data:`ROUNDS` rounds without limits of capacity, since V is measured without the target."""
     state = IterationState.beginning(begin)
     if table.pressures:
-        group = ServerGroup(members, None, np.zeros(len(members)))
-        run_rounds(table, _unlimited(table.pressures), group, state, -1.0, ((0.5, ROUNDS),))
+        group = ServerGroup(table, _unlimited(table.pressures), members, None, np.zeros(len(members)))
+        run_rounds(group, state, -1.0, ((0.5, ROUNDS),))
     return state
 
 

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.tables import SharedSocket, Tables
+from slomo.equilibrium.tables import SharedSocket
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 from slomo.models.responses.server_response import packets_of_age
@@ -200,53 +200,6 @@ def _before(places: int) -> tuple[Floats, ...]:
     speed, mpps = np.zeros((1, places)), np.full((1, places), np.nan)
     ones, waiting = np.ones((1, places)), np.ones(1)
     return _UNTOUCHED[np.newaxis], ones, ones, waiting, FIRST_AGE * waiting, speed, mpps
-
-
-def laid_out(
-    table: Tables,
-    members: NDArray[np.int64],
-    offered: Floats,
-    socket: SharedSocket,
-    full_kib: Floats | float = 0.0,
-    pace: Floats | None = None,
-    burden: Floats | None = None,
-) -> Servers:
-    """Arrange the servers `members`, shape (servers, places), as arrays; -1 is an empty place.
-
-    `table`: functions of the distinct NFs. `offered`, shape (servers, places): offered load [Mpps]; infinite for
-    saturated NFs. `socket`: the socket that the NFs share. `full_kib`, shape (servers,), or float: least total
-    occupancy of a full cache [KiB]. `pace`, `burden`, shape (servers, places): as in :class:`Servers`; 1 by default.
-    """
-    here = (members >= 0)[:, :, None]
-    start = table.start[members] * here
-    least = np.zeros((len(members), 1, table.pressures))
-    if socket.held is not None:
-        solo = in_order(start[:, :, [socket.held]])[:, 0, 0]
-        least[:, 0, socket.held] = np.minimum(solo, full_kib)
-    limit, most_waiting, part_load = table.limit[members], np.ones(len(members)), None
-    if socket.channel is not None and members.shape[1]:
-        most_waiting += (limit[:, :, socket.channel] * here[:, :, 0]).max(axis=1) / socket.caps[socket.channel]
-    if (part := table.part_load) is not None and np.isfinite(offered).any():
-        known = (part.start[members][:, :, :1] > 0.0) & here
-        part_load = PartLoad(
-            known, *(each[members] for each in (part.scale, part.limit, part.weight, part.low, part.high))
-        )
-    return Servers(
-        start,
-        table.scale[members],
-        limit,
-        table.weight[members] * here[:, :, :, None],
-        table.low[members] * here,
-        table.high[members] * here,
-        offered,
-        socket,
-        least,
-        np.ones(members.shape) if pace is None else pace,
-        np.ones(members.shape) if burden is None else burden,
-        most_waiting,
-        (table.reference[members] * here).max(axis=1, keepdims=True, initial=TINY),
-        part_load,
-    )
 
 
 def in_order(values: Floats) -> Floats:

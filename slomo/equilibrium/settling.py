@@ -22,9 +22,10 @@ from slomo.equilibrium.rounds import (
     TINY,
     TOLERANCE,
     IterationState,
+    PartLoad,
+    Servers,
     in_order,
     iterate,
-    laid_out,
     least_traffic,
     under,
 )
@@ -63,9 +64,22 @@ _OF_ONE = (settle_side_by_side, inputs_of_one, weigh_one, left_of_one)
 
 
 class ServerGroup:
-    """Servers that are solved together: NFs, loads (None: all saturated), total occupancy of a full cache."""
+    """Servers that are solved together: functions of the NFs, socket, NFs by server and place, loads, full caches.
 
-    def __init__(self, members: NDArray[np.int64], offered: Floats | None, full_kib: Floats) -> None:
+    `members`, shape (servers, places): rows of `table`, -1 for an empty place. `offered`, same shape: offered load
+    [Mpps], infinite for saturated NFs; None if all are. `full_kib`, shape (servers,): least total occupancy of a full
+    cache [KiB].
+    """
+
+    def __init__(
+        self,
+        table: Tables,
+        socket: SharedSocket,
+        members: NDArray[np.int64],
+        offered: Floats | None,
+        full_kib: Floats,
+    ) -> None:
+        self.table, self.socket = table, socket
         self.members, self.full_kib, self.is_reduced = members, full_kib, offered is not None
         if offered is None:
             offered = np.empty(members.shape)
@@ -77,9 +91,43 @@ class ServerGroup:
         self._here: NDArray[np.bool_] | int = 0 if self.is_one else members >= 0
         self._read: Callable[[Floats], Floats] | None = None
 
-    def only(self, rows: NDArray[np.int64]) -> "ServerGroup":
+    def only(self, rows: NDArray[np.int64] | slice) -> "ServerGroup":
         """Return the group of the servers in `rows`."""
-        return ServerGroup(self.members[rows], self.offered[rows] if self.is_reduced else None, self.full_kib[rows])
+        offered = self.offered[rows] if self.is_reduced else None
+        return ServerGroup(self.table, self.socket, self.members[rows], offered, self.full_kib[rows])
+
+    def laid_out(self, state: IterationState) -> Servers:
+        """Return the servers as arrays for the numpy rounds, with the corrections in `state`."""
+        table, members, socket = self.table, self.members, self.socket
+        here = (members >= 0)[:, :, None]
+        start = table.start[members] * here
+        least = np.zeros((len(members), 1, table.pressures))
+        if socket.held is not None:
+            solo = in_order(start[:, :, [socket.held]])[:, 0, 0]
+            least[:, 0, socket.held] = np.minimum(solo, self.full_kib)
+        limit, most_waiting, part_load = table.limit[members], np.ones(len(members)), None
+        if socket.channel is not None and members.shape[1]:
+            most_waiting += (limit[:, :, socket.channel] * here[:, :, 0]).max(axis=1) / socket.caps[socket.channel]
+        if (part := table.part_load) is not None and np.isfinite(self.offered).any():
+            known = (part.start[members][:, :, :1] > 0.0) & here
+            arrays = part.scale, part.limit, part.weight, part.low, part.high
+            part_load = PartLoad(known, *(each[members] for each in arrays))
+        return Servers(
+            start,
+            table.scale[members],
+            limit,
+            table.weight[members] * here[:, :, :, None],
+            table.low[members] * here,
+            table.high[members] * here,
+            self.offered,
+            socket,
+            least,
+            state.pace,
+            state.burden,
+            most_waiting,
+            (table.reference[members] * here).max(axis=1, keepdims=True, initial=TINY),
+            part_load,
+        )
 
     def read(self, responses: tuple[ServerResponse, ...], state: IterationState) -> None:
         """Compute the throughput of every NF by its network at the pressures in `state`."""
@@ -178,7 +226,7 @@ class ResponseTable:
 
     def group(self, members: NDArray[np.int64], offered: Floats | None = None) -> ServerGroup:
         """Return servers to be solved together, in canonical order; loads are None if all are saturated."""
-        return ServerGroup(members, offered, self.full_kib(members))
+        return ServerGroup(self.table, self.socket, members, offered, self.full_kib(members))
 
     def settle(self, group: ServerGroup) -> IterationState:
         """Find the equilibria of a group of servers.
@@ -194,10 +242,10 @@ class ResponseTable:
             if self._settle_one(code, group, state) and state.converged[0]:
                 self._match_networks(group, state, np.zeros(1, dtype=np.int64))
             return self._on_loaded_channels(group, state)
-        run_rounds(self.table, self.socket, group, state, _LOOSE * TOLERANCE)
+        run_rounds(group, state, _LOOSE * TOLERANCE)
         previous = state.pressure.copy()
         state.restart(group.pace(self.responses, state))
-        run_rounds(self.table, self.socket, group, state, TOLERANCE)
+        run_rounds(group, state, TOLERANCE)
         moved = np.abs(state.pressure - previous) > _MOVED * np.maximum(previous, TINY)
         if moved.any():
             left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & state.converged)
@@ -224,7 +272,7 @@ class ResponseTable:
         if not len(waiting):
             return
         part, here = group.only(waiting), state.rows(waiting)
-        servers = laid_out(self.table, part.members, part.offered, self.socket, part.full_kib, burden=here.burden)
+        servers = part.laid_out(here)
         served = np.minimum(np.nan_to_num(here.mpps), part.offered)
         demand = in_order((served * least_traffic(servers, here.pressure))[:, :, None])[:, 0, 0]
         share = np.minimum(self.socket.caps[self.socket.channel] / np.maximum(demand, TINY), 1.0)
@@ -249,8 +297,8 @@ class ResponseTable:
     def _burden(self, group: ServerGroup, state: IterationState) -> Floats:
         """Return each NF's learned memory traffic per packet, divided by its smooth approximation."""
         members, count = group.members, np.add.reduce(group.members >= 0, axis=1, keepdims=True)
-        servers = laid_out(self.table, members, group.offered, self.socket, group.full_kib)
-        smooth, burden = under(servers, state.pressure)[:, :, self.socket.channel], np.ones(members.shape)
+        smooth = under(group.laid_out(state), state.pressure)[:, :, self.socket.channel]
+        burden = np.ones(members.shape)
         for number in np.unique(members[members >= 0]).tolist():
             response, mine = self.responses[number], (members == number) & np.isinf(group.offered)
             if response.traffic is None or not mine.any():
@@ -281,7 +329,7 @@ class ResponseTable:
         pressure = state.pressure[0]
         previous, moved = np.zeros(pressure.shape), False
         for tolerance, pace in ((_LOOSE * TOLERANCE, state.pace), (TOLERANCE, np.empty(members.shape))):
-            run_rounds(self.table, self.socket, group, state, tolerance, loop=loop)
+            run_rounds(group, state, tolerance, loop=loop)
             moved = lay_out(models, members, pressure, previous, _MOVED, scaled)
             np.log(scaled, out=scaled)
             weigh(models, members, scaled, sums)
@@ -327,12 +375,10 @@ class ResponseTable:
             if traffic:
                 part.burden[:] *= 1.0 + share * before[:, before.shape[1] // 2 :]
             part.restart(part.pace * (1.0 + share * before[:, : part.pace.shape[1]]))
-            run_rounds(self.table, self.socket, mine, part, TOLERANCE)
+            run_rounds(mine, part, TOLERANCE)
 
 
 def run_rounds(
-    table: Tables,
-    socket: SharedSocket,
     group: ServerGroup,
     state: IterationState,
     tolerance: float,
@@ -343,19 +389,18 @@ def run_rounds(
 
     `loop`: compiled code; by default it is used if it saves time.
     """
-    members, offered, full_kib, tries = group.members, group.offered, group.full_kib, tries or TRIES
+    members, table, tries = group.members, group.table, tries or TRIES
     if loop is None:
         loop = loop_for(len(members))
         if loop is None or not members.size or (state.burden != 1.0).any():
             for begin in range(0, len(members), _LAID_OUT):
                 part = slice(begin, begin + _LAID_OUT)
-                corrections = state.pace[part], state.burden[part]
-                here = laid_out(table, members[part], offered[part], socket, full_kib[part], *corrections)
-                iterate(here, tries, state.rows(part), tolerance)
+                rows = state.rows(part)
+                iterate(group.only(part).laid_out(rows), tries, rows, tolerance)
             return
-    tables = table.rows, members, offered, group.is_reduced, state.pace, socket_numbers(socket)
-    how = tolerance, full_kib, _as_array(tuple(tries)), _ages(table.pressures)
-    loop(*tables, *how, state.vectors, state.status, state.waiting, state.age, state.speed)
+    servers = table.rows, members, group.offered, group.is_reduced, state.pace, socket_numbers(group.socket)
+    how = tolerance, group.full_kib, _as_array(tuple(tries)), _ages(table.pressures)
+    loop(*servers, *how, state.vectors, state.status, state.waiting, state.age, state.speed)
 
 
 @lru_cache(maxsize=256)
