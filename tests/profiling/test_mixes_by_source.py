@@ -83,7 +83,7 @@ def test_a_profile_without_counters_does_not_tell_what_mixes_contend_for(shipped
 def test_mixes_are_drawn_at_random_where_the_profile_tells_too_little() -> None:
     """Four runs teach no response: the draw is that of `plan_experiments`, and the dataset says so."""
     wanted = {"machine": MACHINE, "design": "sobol", "runs": 4, "mixes": 3, "seed": 2}
-    made = profile(["lpm", "stats"], testbed=SimulatedTestbed(MACHINE, accesses=30_000, scale=64), **wanted)
+    made = profile(["lpm", "stats"], testbed=SimulatedTestbed(MACHINE, accesses=60_000, scale=64), **wanted)
 
     assert made.environment["mixes"].startswith("mixes at random: ")
     planned = {run.key for run in plan_experiments(["lpm", "stats"], **wanted).colocations}

@@ -32,7 +32,7 @@ def one_family() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def measured(one_family: None) -> ProfileDataset:
     """Return a small profile with mixes of packed servers."""
-    bed = SimulatedTestbed(MACHINE, accesses=30_000, scale=64)
+    bed = SimulatedTestbed(MACHINE, accesses=60_000, scale=64)
     return profile(
         ["lpm", "stats", "snort"], machine=MACHINE, design="sobol", runs=40, mixes=4, seed=1, testbed=bed,
         packed_mixes=6,

@@ -290,7 +290,7 @@ def test_a_campaign_with_earlier_settings_is_continued(
     if machine == "narrow":
         chosen = replace(load_machine(MACHINE), name="narrow", memory_peak_gb_s=8.0 / 0.75)
     wanted = {"machine": chosen, "plan": "pressure", "jobs": 1, "store": tmp_path / "begun.sqlite"}
-    testbed = SimulatedTestbed(chosen, accesses=20_000, scale=64)
+    testbed = SimulatedTestbed(chosen, accesses=60_000, scale=64)
     with monkeypatch.context() as before:
         before.setattr(plans, earlier, value)
         begun = profile("lpm", testbed=testbed, runs=6, **wanted)
@@ -306,7 +306,7 @@ def test_a_campaign_of_named_mixes_keeps_to_its_settings(tmp_path: Path) -> None
     """A synthetic competitor that the user names is not replaced by the one that a store began with."""
     chosen, store = load_machine(MACHINE), tmp_path / "named.sqlite"
     fixed = {"machine": chosen, "plan": "mixes", "jobs": 1, "store": store}
-    testbed = SimulatedTestbed(chosen, accesses=20_000, scale=64)
+    testbed = SimulatedTestbed(chosen, accesses=60_000, scale=64)
     profile([], testbed=testbed, mixes=["lpm + synthetic(data_size_mib=8)"], **fixed)
     with pytest.raises(IncompatibleMeasurementsError, match="another campaign"):
         profile([], testbed=testbed, mixes=["lpm + synthetic(data_size_mib=16)"], **fixed)

@@ -22,7 +22,7 @@ from slomo.workflow.profile import profile
 pytestmark = pytest.mark.xdist_group("reduced-mixes")  # its profile is made once
 MACHINE = "silver-4110"
 NETWORK_FUNCTIONS = ("lpm", "stats", "snort", "maglev")
-QUICK = {"accesses": 30_000, "scale": 64}
+QUICK = {"accesses": 60_000, "scale": 64}
 
 
 @pytest.fixture(scope="module")
