@@ -174,11 +174,13 @@ def codes_of_first(
     codes, nfs = np.zeros(len(members), dtype=np.int8), response_table(tuple(models))
     firsts, others = members[:, 0], members[:, 1:]
     company, kinds = (others >= 0).any(axis=1), beside(others)
+    full = company & (channel_load(models, members, solved) > FULL)
     for number in np.unique(firsts[company]).tolist():
         response = nfs.responses[number]
         rows = np.flatnonzero((firsts == number) & company)
         pressure = solved.pressure[rows, 0]
         codes[rows] = response.applicability.codes(pressure)
+        codes[rows] = np.maximum(codes[rows], np.where(full[rows], 1 if response.knows_waiting else 2, 0))
         if caution(response.calibration):
             codes[rows] = np.maximum(codes[rows], VERDICTS.index(Verdict.EXTRAPOLATED))
         elif response.calibration.count:
@@ -198,12 +200,10 @@ def codes_of_first(
     if len(doubtful):
         moved = moved_beside(moved_by_each(models, members[doubtful], solved.only(doubtful)), 0)
         codes[doubtful] = np.maximum(codes[doubtful], (moved > limits[firsts[doubtful]]).any(axis=1))
-    full = company & (channel_load(models, members, solved) > FULL)
-    waits = np.array([response.knows_waiting for response in nfs.responses])
-    codes[full] = np.maximum(codes[full], np.where(waits[firsts[full]], 1, 2))
     company |= nfs.is_carried[firsts]
-    is_doubted = np.array([doubted(model, coverage) is not None for model in models])
-    codes[company & is_doubted[firsts]] = VERDICTS.index(Verdict.UNKNOWN)
+    for number in np.unique(firsts[company]).tolist():
+        if doubted(models[number], coverage) is not None:
+            codes[company & (firsts == number)] = VERDICTS.index(Verdict.UNKNOWN)
     return codes
 
 
