@@ -6,7 +6,7 @@ sampling interval turned into rates per second (PCM 202604, src/pcm.cpp, print_c
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from slomo.errors import UnknownNameError
@@ -97,11 +97,22 @@ def _metric(
     return Metric(name=name, unit=unit, kind=kind, definition=definition, rule=rule, weight=weight, **settings)  # type: ignore[arg-type]
 
 
-def _felt(name: str, who: str, cap: Cap = Cap.NONE, *, resource: str) -> Metric:
+def _pressure(name: str, unit: str, kind: Kind, definition: str, resource: str, cap: Cap = Cap.NONE) -> Metric:
+    """Return a metric of which more is more pressure on neighbours: an amount, or the slowdown of a reporter."""
+    in_pcm = resource != "DDIO" and kind is not Kind.FELT  # PCM's main tool has neither
+    return _metric(name, unit, kind, definition, Rule.SUM, cap=cap, pressure=True, resource=resource,
+                   pcm_columns=(name,) * in_pcm, per_interval=in_pcm and kind is not Kind.OCCUPANCY)  # fmt: skip
+
+
+def _cache_ratio(name: str, unit: str, definition: str, rule: Rule, weight: str, cap: Cap = Cap.NONE) -> Metric:
+    return _metric(name, unit, Kind.RATIO, definition, rule, weight, cap=cap, resource="cache")
+
+
+def _felt(name: str, who: str, resource: str, cap: Cap = Cap.NONE) -> Metric:
     """Return a metric that a reporter (probe program) measures: its slowdown."""
     definition = f"Extra time per unit of work of {who}, beside the competition over alone."
-    return _metric(name, "1", Kind.FELT, definition, Rule.SUM, scopes=(Scope.CORE, Scope.SOCKET), pcm_columns=(),
-                   cap=cap, pressure=True, resource=resource)  # fmt: skip
+    slowdown = _pressure(name, "1", Kind.FELT, definition, resource, cap)
+    return replace(slowdown, scopes=(Scope.CORE, Scope.SOCKET))
 
 
 _TABLE = (
@@ -118,110 +129,22 @@ _TABLE = (
     _metric(
         "AFREQ", "1", Kind.FREQUENCY, "Frequency relative to nominal while not halted.", Rule.WEIGHTED_MEAN, "FREQ"
     ),
-    _metric(
-        "L3MISS",
-        "M/s",
-        Kind.RATE,
-        "Misses in the last-level cache.",
-        Rule.SUM,
-        per_interval=True,
-        pressure=True,
-        resource="cache",
+    _pressure("L3MISS", "M/s", Kind.RATE, "Misses in the last-level cache.", "cache"),
+    _cache_ratio(
+        "L3MPI", "misses/instruction", "Last-level cache misses per instruction.", Rule.QUOTIENT, "L3MISS/INST"
     ),
-    _metric(
-        "L3MPI",
-        "misses/instruction",
-        Kind.RATIO,
-        "Last-level cache misses per instruction.",
-        Rule.QUOTIENT,
-        "L3MISS/INST",
-        resource="cache",
+    _cache_ratio("L3HIT", "1", "Share of last-level cache accesses that hit.", Rule.WEIGHTED_MEAN, "L2MISS", Cap.ONE),
+    _pressure("L3OCC", "KiB", Kind.OCCUPANCY, "Last-level cache held.", "cache", Cap.LLC),
+    _pressure("L2MISS", "M/s", Kind.RATE, "Misses in L2, that is the cache access rate CAR.", "cache"),
+    _cache_ratio("L2MPI", "misses/instruction", "L2 misses per instruction.", Rule.QUOTIENT, "L2MISS/INST"),
+    _cache_ratio("L2HIT", "1", "Share of L2 accesses that hit.", Rule.WEIGHTED_MEAN, "L2REF", Cap.ONE),
+    _pressure("LMB", "MiB/s", Kind.BANDWIDTH, "Memory bandwidth to the local node.", "memory bandwidth", Cap.MEMORY),
+    _pressure("RMB", "MiB/s", Kind.BANDWIDTH, "Memory bandwidth to remote nodes.", "interconnect", Cap.LINK),
+    _pressure(
+        "READ", "GB/s", Kind.BANDWIDTH, "Read from memory, by cores and devices.", "memory bandwidth", Cap.MEMORY
     ),
-    _metric(
-        "L3HIT",
-        "1",
-        Kind.RATIO,
-        "Share of last-level cache accesses that hit.",
-        Rule.WEIGHTED_MEAN,
-        "L2MISS",
-        cap=Cap.ONE,
-        resource="cache",
-    ),
-    _metric(
-        "L3OCC", "KiB", Kind.OCCUPANCY, "Last-level cache held.", Rule.SUM, cap=Cap.LLC, pressure=True, resource="cache"
-    ),
-    _metric(
-        "L2MISS",
-        "M/s",
-        Kind.RATE,
-        "Misses in L2, that is the cache access rate CAR.",
-        Rule.SUM,
-        per_interval=True,
-        pressure=True,
-        resource="cache",
-    ),
-    _metric(
-        "L2MPI",
-        "misses/instruction",
-        Kind.RATIO,
-        "L2 misses per instruction.",
-        Rule.QUOTIENT,
-        "L2MISS/INST",
-        resource="cache",
-    ),
-    _metric(
-        "L2HIT",
-        "1",
-        Kind.RATIO,
-        "Share of L2 accesses that hit.",
-        Rule.WEIGHTED_MEAN,
-        "L2REF",
-        cap=Cap.ONE,
-        resource="cache",
-    ),
-    _metric(
-        "LMB",
-        "MiB/s",
-        Kind.BANDWIDTH,
-        "Memory bandwidth to the local node.",
-        Rule.SUM,
-        cap=Cap.MEMORY,
-        per_interval=True,
-        pressure=True,
-        resource="memory bandwidth",
-    ),
-    _metric(
-        "RMB",
-        "MiB/s",
-        Kind.BANDWIDTH,
-        "Memory bandwidth to remote nodes.",
-        Rule.SUM,
-        cap=Cap.LINK,
-        per_interval=True,
-        pressure=True,
-        resource="interconnect",
-    ),
-    _metric(
-        "READ",
-        "GB/s",
-        Kind.BANDWIDTH,
-        "Read from memory, by cores and devices.",
-        Rule.SUM,
-        cap=Cap.MEMORY,
-        per_interval=True,
-        pressure=True,
-        resource="memory bandwidth",
-    ),
-    _metric(
-        "WRITE",
-        "GB/s",
-        Kind.BANDWIDTH,
-        "Written to memory, by cores and devices.",
-        Rule.SUM,
-        cap=Cap.MEMORY,
-        per_interval=True,
-        pressure=True,
-        resource="memory bandwidth",
+    _pressure(
+        "WRITE", "GB/s", Kind.BANDWIDTH, "Written to memory, by cores and devices.", "memory bandwidth", Cap.MEMORY
     ),
     _metric(
         "LLCMISSLAT",
@@ -245,41 +168,15 @@ _TABLE = (
         pcm_columns=("QPI", "UPI"),
         resource="interconnect",
     ),
-    _metric(
-        "DDIOOCC",
-        "KiB",
-        Kind.OCCUPANCY,
-        "Last-level cache held by lines that devices wrote.",
-        Rule.SUM,
-        cap=Cap.DDIO,
-        pcm_columns=(),
-        pressure=True,
-        resource="DDIO",
+    _pressure("DDIOOCC", "KiB", Kind.OCCUPANCY, "Last-level cache held by lines that devices wrote.", "DDIO", Cap.DDIO),
+    _pressure(
+        "PCIEHIT", "M/s", Kind.RATE, "Lines that devices read or wrote and found in the last-level cache.", "DDIO"
     ),
-    _metric(
-        "PCIEHIT",
-        "M/s",
-        Kind.RATE,
-        "Lines that devices read or wrote and found in the last-level cache.",
-        Rule.SUM,
-        pcm_columns=(),
-        pressure=True,
-        resource="DDIO",
-    ),
-    _metric(
-        "PCIEMISS",
-        "M/s",
-        Kind.RATE,
-        "Lines that devices read or wrote and did not find there.",
-        Rule.SUM,
-        pcm_columns=(),
-        pressure=True,
-        resource="DDIO",
-    ),
-    _felt("FELTLLC", "a reporter whose data fill the shared cache", Cap.REPORTER, resource="cache"),
-    _felt("FELTL3", "a reporter that lives in the shared cache, just beyond L2", resource="cache"),
-    _felt("FELTREAD", "a reporter that reads from memory", resource="memory bandwidth"),
-    _felt("FELTWRITE", "a reporter that writes to memory", resource="memory bandwidth"),
+    _pressure("PCIEMISS", "M/s", Kind.RATE, "Lines that devices read or wrote and did not find there.", "DDIO"),
+    _felt("FELTLLC", "a reporter whose data fill the shared cache", "cache", Cap.REPORTER),
+    _felt("FELTL3", "a reporter that lives in the shared cache, just beyond L2", "cache"),
+    _felt("FELTREAD", "a reporter that reads from memory", "memory bandwidth"),
+    _felt("FELTWRITE", "a reporter that writes to memory", "memory bandwidth"),
 )
 
 #: name -> Metric, in the order of the documentation
