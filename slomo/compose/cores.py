@@ -69,15 +69,15 @@ def core_shares(users: Sequence[CoreUser]) -> tuple[float, ...]:
 
 
 def shared_core_mpps(users: Sequence[CoreUser]) -> tuple[float, ...]:
-    """Return the throughput of each NF of a core [Mpps]."""
-    return tuple(_served_mpps(user, share) for user, share in zip(users, core_shares(users), strict=True))
-
-
-def _served_mpps(user: CoreUser, share: float) -> float:
-    """Return an NF's throughput for its share of a core; it is the offered load if the share suffices for that."""
-    if user.offered_mpps is not None and share == user.demand:
-        return user.offered_mpps
-    return _NS_PER_PACKET_AT_1_MPPS / (user.time_ns / share) if share > 0.0 else 0.0
+    """Return the throughput of each NF of a core [Mpps]; the offered load if its share suffices for that."""
+    return tuple(
+        user.offered_mpps
+        if user.offered_mpps is not None and share == user.demand
+        else _NS_PER_PACKET_AT_1_MPPS / (user.time_ns / share)
+        if share > 0.0
+        else 0.0
+        for user, share in zip(users, core_shares(users), strict=True)
+    )
 
 
 def cut_turns(share: float, users: int, window_s: float) -> float:

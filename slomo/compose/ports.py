@@ -20,7 +20,8 @@ def port_shares_mpps(
 
     `offered_mpps`: sent to each; None for as much as the port carries.
     """
-    check_port(port_gbps)
+    if not (math.isfinite(port_gbps) and port_gbps > 0.0):
+        raise InvalidValueError(f"line rate of the shared port is {port_gbps}, needed a number above 0 [Gbit/s]")
     bits = [wire_gbps(size, 1.0) for size in frames_b]
     offered_gbps = [math.inf if mpps is None else mpps * each for mpps, each in zip(offered_mpps, bits, strict=True)]
     most = largest_part(offered_gbps, port_gbps)
@@ -51,9 +52,3 @@ def _spelled_mpps(mpps: float) -> float:
     """
     step = 10.0 ** (math.floor(math.log10(mpps)) - 5)
     return float(f"{math.floor(mpps / step + 1e-9) * step:.6g}")
-
-
-def check_port(port_gbps: float) -> None:
-    """Raise InvalidValueError for a bandwidth that is not a number above 0."""
-    if not (math.isfinite(port_gbps) and port_gbps > 0.0):
-        raise InvalidValueError(f"line rate of the shared port is {port_gbps}, needed a number above 0 [Gbit/s]")

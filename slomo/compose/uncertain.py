@@ -1,24 +1,34 @@
 """Combine the uncertain throughputs that several resources allow into one distribution.
 
-The slowest of several stages decides (Yala, ASPLOS'25, pipeline), and the minimum of varying quantities lies below the
-smallest of their medians: P(min > x) is the product of all P(stage > x). If one stage is much slower than the others
-this makes no difference; near balance, the minimum of medians over-predicts. Nothing is fitted here: the spreads are
-inputs.
+Yala (ASPLOS'25), composition by execution pattern: a pipeline is as fast as its slowest stage, run-to-completion takes
+the sum of its stages' times per packet. The minimum of varying quantities lies below the smallest of their medians:
+P(min > x) is the product of all P(stage > x). If one stage is much slower than the others this makes no difference;
+near balance, the minimum of medians over-predicts. Nothing is fitted here: the spreads are inputs.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from slomo.compose.resources import Pattern, checked_pattern
-from slomo.errors import InvalidValueError
+from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.vocabulary.vector import Floats
 
+#: How an NF uses its resources: concurrently on different packets, or one after the other on each packet.
+Pattern = Literal["pipeline", "run-to-completion"]
+PATTERNS: tuple[Pattern, ...] = ("pipeline", "run-to-completion")
 #: Number of equally likely values that represent a distribution; odd, so that one of them is the median.
 VALUES = 41
 #: Probabilities below each of these values.
 LEVELS: Floats = (np.arange(VALUES) + 0.5) / VALUES
 _CHUNK = 1024
+
+
+def checked_pattern(pattern: str) -> Pattern:
+    """Return `pattern` if it is valid; UnknownNameError with the nearest."""
+    if pattern not in PATTERNS:
+        raise UnknownNameError("execution pattern", str(pattern), PATTERNS)
+    return pattern
 
 
 def composed_values(parts: Sequence[Floats], pattern: Pattern = "pipeline") -> Floats:

@@ -1,7 +1,7 @@
 """Predict every row of a measured table, by a model of memory contention and perhaps one of an accelerator.
 
 Yala (ASPLOS'25): one model per resource, each trained on runs with contention for that resource only, composed by the
-NF's execution pattern (`slomo.compose.resources`). No row of the table is used for training; its throughput, if
+NF's execution pattern (`slomo.compose.uncertain`). No row of the table is used for training; its throughput, if
 present, is only compared.
 """
 
@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from slomo.compose.resources import Pattern, checked_pattern
-from slomo.compose.uncertain import LEVELS, VALUES, composed_values, quantile
+from slomo.compose.uncertain import LEVELS, VALUES, Pattern, checked_pattern, composed_values, quantile
 from slomo.errors import MissingMetricError, UnsupportedPredictionError
 from slomo.models.applicability import FAR, SLACK, VERDICTS, Verdict, worst
 from slomo.models.base import TRAFFIC_PREFIX

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from slomo.compose.resources import PATTERNS, Pattern
+from slomo.compose.uncertain import PATTERNS, Pattern
 from slomo.models.base import Floats
 from slomo.models.responses.accelerator import AcceleratorUse, core_ns_of, shared_mpps
 from slomo.records.rows import competitors_from_cell

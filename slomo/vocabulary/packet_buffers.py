@@ -30,33 +30,14 @@ def lines_per_buffer(packet_size_b: int) -> int:
     return -(-packet_size_b // LINE_B) + 1
 
 
-def buffers_in(ddio_kib: float, packet_size_b: int) -> int:
-    """Return how many packet buffers fit into the DDIO ways.
-
-    Raises InvalidValueError for a frame or a space out of range.
-
-    Examples
-    --------
-    ResQ's machine, 10 % of 45 MB:
-
-    >>> buffers_in(0.1 * 45 * 1024, 1518)
-    2949
-    """
-    if not 0.0 <= ddio_kib < float("inf"):
-        raise InvalidValueError(f"DDIO space is {ddio_kib:g} KiB, needed 0 or more")
-    return int(ddio_kib * 1024 // (lines_per_buffer(packet_size_b) * LINE_B))
-
-
 def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | None:
     """Return how many packet buffers each network function may have if all cores are in use.
 
     Each gets an equal share of the socket's DDIO space in its own frame size, independent of its neighbours, and at
     most 2048. None if devices write to memory.
 
-    Raises InvalidValueError if a share holds fewer than 32 buffers.
-
-    `machine`: the machine type. `cores`: cores of a socket that network functions may use. `packet_size_b`: frame size
-    [bytes].
+    Raises InvalidValueError if a share holds fewer than 32 buffers. `cores`: those of a socket that network functions
+    may use. `packet_size_b`: frame size [bytes].
 
     Examples
     --------
@@ -65,7 +46,7 @@ def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | No
     >>> buffers_per_nf(machine, 9, 1518), buffers_per_nf(machine, 9, 64)
     (327, 2048)
     """
-    share = buffers_in(machine.capacities().ddio_kib / cores, packet_size_b)
+    share = int(machine.capacities().ddio_kib / cores * 1024 // (lines_per_buffer(packet_size_b) * LINE_B))
     if machine.ddio_ways == 0:
         return None
     if share < FEWEST_BUFFERS:

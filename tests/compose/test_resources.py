@@ -3,7 +3,7 @@
 import pytest
 
 from slomo.compose.cores import CoreUser, shared_core_mpps
-from slomo.compose.resources import checked_pattern
+from slomo.compose.uncertain import checked_pattern
 from slomo.errors import UnknownNameError
 
 

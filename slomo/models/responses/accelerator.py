@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from slomo.compose.resources import Pattern, checked_pattern
+from slomo.compose.uncertain import Pattern, checked_pattern
 from slomo.errors import InvalidValueError
 from slomo.files.stored import Stored
 from slomo.models.base import Floats
