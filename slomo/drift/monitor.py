@@ -243,13 +243,7 @@ class DriftMonitor:
         return model.calibration.get(model.named(self._family))
 
     def reset(self, workload: str, model: NFModel) -> None:
-        """Restart the monitoring of an NF with a new model.
-
-        Raises
-        ------
-        UnknownNameError
-            For an NF that is not watched.
-        """
+        """Restart the monitoring of an NF with a new model; UnknownNameError for an NF that is not watched."""
         if workload not in self._place:
             raise UnknownNameError("watched network function", workload, self._place)
         model.model(self._family)

@@ -68,7 +68,8 @@ class Applicability(Stored):
 
     def codes(self, vectors: Floats) -> NDArray[np.int8]:
         """Return each row's verdict as a number: 0 supported, 1 extrapolated, 2 unsupported."""
-        far = self._outside(vectors).max(axis=1, initial=0.0) > FAR
+        outside = np.maximum(np.maximum(vectors - self.high, self.low - vectors), 0.0) / self.span
+        far = np.where(np.isnan(outside), np.inf, outside).max(axis=1, initial=0.0) > FAR
         with np.errstate(invalid="ignore", over="ignore"):  # infinite values are far
             covered = self.covers(vectors.T)
         codes: NDArray[np.int8] = np.where(far, 2, np.logical_not(covered)).astype(np.int8)
@@ -121,11 +122,6 @@ class Applicability(Stored):
     def span(self) -> Floats:
         """Range of each measured pressure, above 0."""
         return np.maximum(self.high - self.low, 1e-9 * np.maximum(np.abs(self.high), 1.0))
-
-    def _outside(self, vectors: Floats) -> Floats:
-        beyond = np.maximum(np.maximum(vectors - self.high, self.low - vectors), 0.0)
-        outside: Floats = beyond / self.span
-        return np.where(np.isnan(outside), np.inf, outside)
 
     def _distance(self, vectors: Floats) -> Floats:
         known = vectors if np.isfinite(vectors).all() else np.nan_to_num(vectors)

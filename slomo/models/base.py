@@ -5,11 +5,14 @@ measured rows; a fitted model is a value that is stored as data and evaluated wi
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from slomo.files.stored import Stored
 from slomo.vocabulary.vector import Floats as Floats
 
-#: Kind of the competitors' contentiousness from which a model's input is composed.
+#: Kind of the competitors' contentiousness from which a model's input is composed: vectors under mutual pressure, solo
+#: vectors, none, or latent pressures, which are not measured (`slomo.models.responses.latent`).
 CompositionKind = Literal["pressure", "solo", "none", "latent"]
 
 #: What to do about a model file that cannot be read.
@@ -22,32 +25,21 @@ TRAFFIC_PREFIX = "traffic."
 
 @runtime_checkable
 class SensitivityModel(Protocol):
-    """A trained function from the competition's counters to the throughput of one NF on one machine.
-
-    Attributes
-    ----------
-    name : str
-        Name of the family it belongs to.
-    feature_names : tuple of str
-        Metrics (or ``traffic.*`` attributes) in the order of the columns it reads.
-    composition : {"pressure", "solo", "none", "latent"}
-        Whether the input is composed of vectors under mutual pressure, of solo vectors, or of latent pressures, which
-        are not measured (`slomo.models.responses.latent`); ``"none"`` reads nothing.
-    """
+    """A trained function from the competition's counters to the throughput of one NF on one machine."""
 
     @property
     def name(self) -> str:
-        """Name of the model family."""
+        """Name of the family it belongs to."""
         ...
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the input columns, in order."""
+        """Metrics (or ``traffic.*`` attributes) in the order of the columns it reads."""
         ...
 
     @property
     def composition(self) -> CompositionKind:
-        """The rule by which the counters of several competitors are combined."""
+        """Kind of the competitors' vectors of which the input is composed; ``"none"`` reads nothing."""
         ...
 
     def predict_mpps(self, vectors: Floats) -> Floats:
@@ -62,32 +54,30 @@ class SensitivityModel(Protocol):
         ...
 
 
-class ModelFamily(Protocol):
-    """A method of training sensitivity models; the registry finds it by name.
+@dataclass(frozen=True, eq=False)
+class StoredSensitivity(Stored):
+    """The first fields of a stored :class:`SensitivityModel`."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the family, a key of `slomo.training.families.registry`.
-    composition : {"pressure", "solo", "none"}
-        As in :class:`SensitivityModel`.
-    """
+    name: str
+    feature_names: tuple[str, ...]
+    composition: CompositionKind
+
+
+class ModelFamily(Protocol):
+    """A method of training sensitivity models; the registry finds it by name."""
 
     @property
     def name(self) -> str:
-        """Name of the model family."""
+        """Name of the family, a key of `slomo.training.families.registry`."""
         ...
 
     @property
     def composition(self) -> CompositionKind:
-        """The rule by which the counters of several competitors are combined."""
+        """As in :class:`SensitivityModel`."""
         ...
 
     def select_features(self, available: Sequence[str]) -> tuple[str, ...]:
-        """Choose the input columns of the model among the measured ones.
-
-        Raises MissingMetricError if a required column was not measured.
-        """
+        """Choose input columns among the measured ones; MissingMetricError if a required one was not measured."""
         ...
 
     def fit(

@@ -77,13 +77,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return next(filter(None, own), "") or self[machine, self.workloads(machine)[0]].machine_fingerprint
 
     def require_measured_on(self, machine: "Machine", what: str = "the one asked about") -> None:
-        """Raise an error if a machine differs from the one of its name on which models were measured.
-
-        Raises
-        ------
-        ConfigurationError
-            With both fingerprints; where the models tell none, with what a socket has.
-        """
+        """Raise ConfigurationError if a machine differs from the one of its name on which models were measured."""
         if machine.name not in self.machines:
             return
         measured = self.fingerprint_of(machine.name)
@@ -113,13 +107,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return machine.name
 
     def require_recorded_on(self, environment: Mapping[str, Any], machines: Iterable[str]) -> None:
-        """Raise an error for measurements from other machines than the models of the same names.
-
-        Raises
-        ------
-        ConfigurationError
-            With both fingerprints.
-        """
+        """Raise ConfigurationError for measurements from other machines than the models of the same names."""
         for machine in machines:
             if machine in self.machines:
                 known = self.fingerprint_of(machine)

@@ -78,8 +78,8 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
     for model in models:
         _require_readable(model)
     contents = [_contents(model) for model in models]
-    names = [_version_name(model, manifest) for model, (_, manifest) in zip(models, contents, strict=True)]
     keys = [(model.machine, model.workload.key) for model in models]
+    names = [f"{folder_name(*key)}.{_sha256(manifest)[:12]}" for key, (_, manifest) in zip(keys, contents, strict=True)]
     try:
         with turn_taking(directory):
             before, is_whole = _entries(directory)
@@ -177,20 +177,14 @@ def _sweep(directory: Path, names_kept: Collection[str], *, is_whole: bool) -> N
             told = convert(noted, _Leaving, LEAVING)
             names = {*told.unfinished, *(told.superseded if is_whole else ())}
     for folder in (directory / name for name in names - {*names_kept} if _VERSION.fullmatch(name)):
-        if _is_of_another_version(folder):
-            continue
+        with suppress(ConfigurationError):
+            if _object(folder / MANIFEST).get("schema_version") != SCHEMA_VERSION:
+                continue
         with suppress(OSError):  # gone, or another program put a file there
             for file in folder.iterdir():
                 if file.suffix in (".json", DRAFT):
                     file.unlink(missing_ok=True)
             folder.rmdir()
-
-
-def _is_of_another_version(folder: Path) -> bool:
-    with suppress(ConfigurationError):
-        manifest = _object(folder / MANIFEST)
-        return manifest.get("schema_version") != SCHEMA_VERSION
-    return False
 
 
 def read_index(directory: Path) -> list[Entry]:
@@ -300,8 +294,7 @@ def folder_name(machine: str, key: str) -> str:
     >>> folder_name("silver-4110", "lpm@64B,100000f")
     'silver-4110.lpm-64B-100000f.b171fc61'
     """
-    digest = hashlib.sha256(canonical_json([machine, key]).encode()).hexdigest()[:8]
-    return f"{_plain(machine)}.{_plain(key)}.{digest}"
+    return f"{_plain(machine)}.{_plain(key)}.{_sha256(canonical_json([machine, key]))[:8]}"
 
 
 def _plain(name: str) -> str:
@@ -314,11 +307,6 @@ def _json(data: Mapping[str, Any]) -> str:
 
 def _sha256(content: str) -> str:
     return hashlib.sha256(content.encode("utf-8")).hexdigest()
-
-
-def _version_name(model: NFModel, manifest: str) -> str:
-    """Return a model's folder name with its version, a digest of its content."""
-    return f"{folder_name(model.machine, model.workload.key)}.{_sha256(manifest)[:12]}"
 
 
 def _complete(folder: Path, contents: Mapping[str, str], manifest: str) -> bool:

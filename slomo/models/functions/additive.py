@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.errors import ConfigurationError
-from slomo.files.stored import Stored
-from slomo.models.base import CompositionKind, Floats
+from slomo.models.base import Floats, StoredSensitivity
 
 
 @dataclass(frozen=True, eq=False)
-class AdditiveSensitivity(Stored, kind="additive"):
+class AdditiveSensitivity(StoredSensitivity, kind="additive"):
     """Throughput ``solo / (1 + base + slopes . vector)``; without competitors it is solo throughput.
 
     Examples
@@ -24,10 +23,6 @@ class AdditiveSensitivity(Stored, kind="additive"):
     [4.0, 2.0]
     """
 
-    #: As in `slomo.models.base.SensitivityModel`.
-    name: str
-    feature_names: tuple[str, ...]
-    composition: CompositionKind
     #: Throughput without competitors [Mpps].
     solo_mpps: float
     #: Additional time per packet beside any competitor, as a share of the solo time; at least 0.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import ConfigurationError
 from slomo.models.base import HINT, TRAFFIC_PREFIX, Floats, SensitivityModel
-from slomo.models.functions.scaling import ScaledSensitivity, apart
+from slomo.models.functions.scaling import ScaledSensitivity, apart, clipped
 
 _Singles = NDArray[np.float32]
 
@@ -126,7 +126,7 @@ class SideBySide:
 
 def _taken(vectors: Floats, limits: Floats, slope: _Singles, offset: _Singles, height: _Singles) -> Floats:
     """Return, for every row, the share of solo throughput that the units subtract beyond half of their heights."""
-    scaled = np.minimum(np.maximum(np.asarray(vectors, dtype=np.float64), limits[0]), limits[1]) / limits[2] + 1.0
+    scaled = clipped(vectors, *limits) + 1.0
     # terms are added one by one: the last bits of a matrix product depend on the number of rows
     if len(scaled) < MANY:
         inputs = np.log(scaled.astype(np.float32))

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.errors import ConfigurationError
-from slomo.files.stored import Stored
-from slomo.models.base import CompositionKind, Floats
+from slomo.models.base import Floats, StoredSensitivity
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneSensitivity(Stored, kind="plane"):
+class PlaneSensitivity(StoredSensitivity, kind="plane"):
     """Throughput ``start + slopes . vector``, at least 0.
 
     Examples
@@ -20,10 +19,6 @@ class PlaneSensitivity(Stored, kind="plane"):
     [2.5, 0.0]
     """
 
-    #: As in `slomo.models.base.SensitivityModel`.
-    name: str
-    feature_names: tuple[str, ...]
-    composition: CompositionKind
     #: Throughput with every column at 0 [Mpps].
     start_mpps: float
     #: Change of throughput per unit of each column [Mpps], shape (features,).

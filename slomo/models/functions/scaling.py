@@ -5,31 +5,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.errors import ConfigurationError
-from slomo.files.stored import Stored
-from slomo.models.base import HINT, CompositionKind, Floats
+from slomo.models.base import HINT, Floats, StoredSensitivity
 
 
-def logarithms(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:
-    """Return log(1 + x / typical) of rows clipped to `low` (at least 0) and `high`; NaN stays NaN.
+def clipped(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:
+    """Return rows clipped to `low` and `high`, in units of `typical`; NaN stays NaN.
 
     Examples
     --------
-    >>> one = np.ones(1)
-    >>> logarithms(np.array([[-3.0], [1.0], [99.0]]), 0 * one, 3 * one, one).round(3).ravel().tolist()
-    [0.0, 0.693, 1.386]
+    >>> clipped(np.array([[-3.0], [1.0], [99.0]]), np.zeros(1), np.full(1, 3.0), np.full(1, 2.0)).ravel().tolist()
+    [0.0, 0.5, 1.5]
     """
-    answer: Floats = np.log1p(np.minimum(np.maximum(np.asarray(rows, dtype=np.float64), low), high) / typical)
+    answer: Floats = np.minimum(np.maximum(np.asarray(rows, dtype=np.float64), low), high) / typical
     return answer
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledSensitivity(Stored):
+class ScaledSensitivity(StoredSensitivity):
     """What all models have whose features are clipped and scaled."""
 
-    #: As in `slomo.models.base.SensitivityModel`.
-    name: str
-    feature_names: tuple[str, ...]
-    composition: CompositionKind
     #: Throughput without competitors [Mpps], the upper limit of predictions.
     solo_mpps: float
     #: Value at which a feature's scale turns from linear to logarithmic, shape (features,).

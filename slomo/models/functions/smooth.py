@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slomo.models.base import Floats
-from slomo.models.functions.scaling import ScaledSensitivity, apart, logarithms
+from slomo.models.functions.scaling import ScaledSensitivity, apart, clipped
 
 #: Number of rows per pass: the kernels of these rows fit in the L2 cache.
 _CHUNK = 256
@@ -35,8 +35,8 @@ class SmoothSensitivity(ScaledSensitivity, kind="smooth"):
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
-        rows = logarithms(vectors, np.maximum(self.low, 0.0), np.maximum(self.high, 0.0), self.typical)
-        rows = (rows - self.center) / self.width
+        shares = clipped(vectors, np.maximum(self.low, 0.0), np.maximum(self.high, 0.0), self.typical)
+        rows = (np.log1p(shares) - self.center) / self.width
         chunks = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
         # the last bits of a matrix product depend on the number of rows
         parts = [(matern(chunk, self.points) * self.weights).sum(axis=1) for chunk in chunks]

@@ -15,7 +15,7 @@ from msgspec import Struct
 from slomo.errors import ConfigurationError
 from slomo.files.documents import convert
 from slomo.files.stored import Stored
-from slomo.models.base import HINT, CompositionKind, Floats, SensitivityModel
+from slomo.models.base import HINT, CompositionKind, Floats, SensitivityModel, StoredSensitivity
 from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.models.functions.monotone import MonotoneSensitivity
 from slomo.models.functions.plane import PlaneSensitivity
@@ -76,12 +76,9 @@ class TreeSensitivity:
 
 
 @dataclass(frozen=True)
-class LinearSensitivity(Stored, kind="linear"):
+class LinearSensitivity(StoredSensitivity, kind="linear"):
     """A straight line over one metric, at least 0."""
 
-    name: str
-    feature_names: tuple[str, ...]
-    composition: CompositionKind
     intercept_mpps: float
     slope: float
 
@@ -96,12 +93,9 @@ class LinearSensitivity(Stored, kind="linear"):
 
 
 @dataclass(frozen=True, eq=False)
-class CurveSensitivity(Stored, kind="curve"):
+class CurveSensitivity(StoredSensitivity, kind="curve"):
     """A falling curve over one metric: linear between its knots, constant beyond them."""
 
-    name: str
-    feature_names: tuple[str, ...]
-    composition: CompositionKind
     knots: Floats
     mpps: Floats
 
