@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
-from slomo.models.base import Floats
+from slomo.models.base import Floats, require
 from slomo.vocabulary.metrics import METRICS
 
 #: A value outside the measured range by less than this share of it is within a counter's noise.
@@ -148,16 +147,13 @@ class Applicability(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Applicability":
-        """Return the object that :meth:`to_dict` described. Raises ConfigurationError if tables do not fit names."""
+        """Return the object that :meth:`to_dict` described; ConfigurationError if tables do not fit names."""
         made = super().from_dict(data)
         count = len(made.feature_names)
         square = made.precision if count else np.zeros((0, 0))
-        if not made.low.shape == made.high.shape == made.centre.shape == (count,) or square.shape != (count, count):
-            raise ConfigurationError(
-                "an applicability range whose tables do not fit its names", hint="train the model again"
-            )
-        if not 0.0 <= made.reach <= 1e100:
-            raise ConfigurationError(f"an applicability range that reaches {made.reach}", hint="train the model again")
+        fits = made.low.shape == made.high.shape == made.centre.shape == (count,) and square.shape == (count, count)
+        require(fits, "an applicability range whose tables do not fit its names")
+        require(0.0 <= made.reach <= 1e100, f"an applicability range that reaches {made.reach}")
         return replace(made, precision=square)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
 from slomo.vocabulary.vector import Floats as Floats
 
@@ -21,6 +22,12 @@ HINT = "the file was damaged or not written by slomo; train the model again"
 MOST = 1e300
 #: Prefix of features that describe the target's traffic instead of a competitor's pressure.
 TRAFFIC_PREFIX = "traffic."
+
+
+def require(holds: object, problem: str) -> None:
+    """Raise ConfigurationError for a part of a model that cannot be, unless `holds`."""
+    if not holds:
+        raise ConfigurationError(problem, hint="train the model again")
 
 
 @runtime_checkable

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
-from slomo.models.base import Floats
+from slomo.models.base import Floats, require
 from slomo.models.functions.regression import ridge
 from slomo.vocabulary.metrics import Scope, canonical_names
 from slomo.vocabulary.vector import MetricVector
@@ -99,19 +98,14 @@ class ContentiousnessProfile(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContentiousnessProfile":
-        """Return the profile that :meth:`to_dict` wrote.
-
-        Raises ConfigurationError if the shapes of the arrays do not fit the numbers of metric names and pressure names.
-        """
+        """Return the profile that :meth:`to_dict` described; ConfigurationError if tables do not fit names."""
         made = super().from_dict(data)
         names, pressures = len(made.metric_names), len(made.pressure_names)
         weights = made.weights if names else np.zeros((basis_size(pressures), 0))
         canonical_names((*made.metric_names, *made.pressure_names))
         fits = made.scale.shape == made.limit.shape == (pressures,) and made.low.shape == made.high.shape == (names,)
-        if not fits or weights.shape != (basis_size(pressures), names) or (made.scale <= 0).any():
-            raise ConfigurationError(
-                "a contentiousness profile whose tables do not fit its names", hint="train the model again"
-            )
+        fitting = weights.shape == (basis_size(pressures), names) and (made.scale > 0).all()
+        require(fits and fitting, "a contentiousness profile whose tables do not fit its names")
         return replace(made, weights=weights)
 
 

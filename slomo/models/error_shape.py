@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
-from slomo.models.base import Floats
+from slomo.models.base import Floats, require
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +67,15 @@ class ErrorShape(Stored):
         """Return the object that :meth:`to_dict` described."""
         made = super().from_dict(data)
         loss, middle, size = made.loss, made.middle, made.size
-        if not (
-            loss.ndim == 1 and len(loss) >= 2 and loss.shape == middle.shape == size.shape and (np.diff(loss) > 0).all()
-        ):
-            raise ConfigurationError(
-                f"an error's shape of {len(loss)} losses, {len(middle)} middles and {len(size)} sizes; needed as many "
-                "of each, two or more, over ascending losses",
-                hint="train the model again",
-            )
-        if (size <= 0).any():
-            raise ConfigurationError(f"an error's size is {size.min()}, needed above 0", hint="train the model again")
+        require(
+            loss.ndim == 1
+            and len(loss) >= 2
+            and loss.shape == middle.shape == size.shape
+            and (np.diff(loss) > 0).all(),
+            f"an error's shape of {loss.size} losses, {middle.size} middles and {size.size} sizes; needed as many "
+            "of each, two or more, over ascending losses",
+        )
+        require((size > 0).all(), f"an error's size is {size.min()}, needed above 0")
         return made
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
-from slomo.models.base import Floats
+from slomo.models.base import Floats, require
 
 #: Number of nearest mixes whose errors count. With 5 and 9, supported answers of `benchmarks/three_sources.py` (seeds
 #: 433 and 461, five machines) were as seldom far off.
@@ -63,13 +62,11 @@ class LocalErrors(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LocalErrors":
-        """Return the object that :meth:`to_dict` described. Raises ConfigurationError for tables that do not fit."""
+        """Return the object that :meth:`to_dict` described; ConfigurationError for tables that do not fit."""
         made = super().from_dict(data)
         if not len(made.sizes):
             return cls()
         fits = made.pressures.shape == (len(made.sizes), len(made.span))
-        if not fits or (made.span <= 0.0).any() or (made.sizes < 0.0).any():
-            raise ConfigurationError(
-                "pressures of held-out mixes do not belong to their errors", hint="train the model again"
-            )
+        positive = (made.span > 0.0).all() and (made.sizes >= 0.0).all()
+        require(fits and positive, "pressures of held-out mixes do not belong to their errors")
         return made

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slomo.errors import ConfigurationError
-from slomo.models.base import Floats, StoredSensitivity
+from slomo.models.base import Floats, StoredSensitivity, require
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +24,10 @@ class PlaneSensitivity(StoredSensitivity, kind="plane"):
     slopes: Floats
 
     def __post_init__(self) -> None:
-        if self.slopes.shape != (len(self.feature_names),):
-            raise ConfigurationError(
-                f"model '{self.name}' is no plane: {self.slopes.size} slopes for {len(self.feature_names)} columns",
-                hint="train the model again",
-            )
+        require(
+            self.slopes.shape == (len(self.feature_names),),
+            f"model '{self.name}' is no plane: {self.slopes.size} slopes for {len(self.feature_names)} columns",
+        )
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""

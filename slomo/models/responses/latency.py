@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
 from slomo.models.applicability import FAR, SLACK, Verdict
-from slomo.models.base import Floats
+from slomo.models.base import Floats, require
 from slomo.models.intervals import conformal_rank
 from slomo.models.responses.server_response import ServerResponse
 from slomo.vocabulary.metrics import METRICS, Kind
@@ -109,17 +108,14 @@ class LatencyModel(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LatencyModel":
-        """Return the object that :meth:`to_dict` described.
-
-        Raises ConfigurationError if the tables' shapes do not match, or a number is impossible.
-        """
+        """Return the object that :meth:`to_dict` described; ConfigurationError for tables that make no curve."""
         made = super().from_dict(data)
         knots, (low, high) = made.knots, made.loads
         ordered = len(knots) > 1 and (np.diff(knots) > 0).all() and 0 < low <= high < 1
-        if not (made.curves and ordered and made.slowest_mpps > 0.0 and made.solo_mpps > 0.0):
-            raise ConfigurationError("a latency model whose tables make no curve", hint="train the model again")
-        if not all(curve.fits(len(knots)) for curve in made.curves.values()):
-            raise ConfigurationError("a latency curve that falls, or scores out of order", hint="train the model again")
+        possible = made.curves and ordered and made.slowest_mpps > 0.0 and made.solo_mpps > 0.0
+        require(possible, "a latency model whose tables make no curve")
+        rising = all(curve.fits(len(knots)) for curve in made.curves.values())
+        require(rising, "a latency curve that falls, or scores out of order")
         return replace(made, curves={name: made.curves[name] for name in PERCENTILES if name in made.curves})
 
 

@@ -13,10 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
-from slomo.models.base import CompositionKind, Floats, SensitivityModel
+from slomo.models.base import CompositionKind, Floats, SensitivityModel, require
 
 #: Name of the family, and of the calibration from co-locations that were measured more than once.
 PAIRS, REPEATS = "pairs", "repeats"
@@ -67,12 +66,11 @@ class LatentSensitivity(Stored, kind="latent"):
     def __post_init__(self) -> None:
         fits = self.weights.ndim == 1 and self.pressure.shape in (self.weights.shape, (0,))
         known = self.known.shape == self.residuals.shape and (np.diff(self.known) > 0).all()
-        if not (fits and known and 0 < self.identity < MOST_IDENTITY and self.solo_mpps > 0.0):
-            raise ConfigurationError(
-                f"model '{self.name}' is no latent model: {self.weights.size} weights, {self.pressure.size} pressures, "
-                f"{self.known.size} competitions with {self.residuals.size} residuals",
-                hint="train the model again",
-            )
+        require(
+            fits and known and 0 < self.identity < MOST_IDENTITY and self.solo_mpps > 0.0,
+            f"model '{self.name}' is no latent model: {self.weights.size} weights, {self.pressure.size} pressures, "
+            f"{self.known.size} competitions with {self.residuals.size} residuals",
+        )
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from slomo.errors import ConfigurationError
 from slomo.files.stored import Stored
 from slomo.models.applicability import Applicability
-from slomo.models.base import Floats, SensitivityModel
+from slomo.models.base import Floats, SensitivityModel, require
 from slomo.models.contentiousness import ContentiousnessProfile, pressure_basis
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration
@@ -117,24 +116,17 @@ class ServerResponse(Stored, readers={"sensitivity": sensitivity_from_dict}):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ServerResponse":
-        """Return the object that :meth:`to_dict` described. Raises ConfigurationError if tables do not match."""
+        """Return the object that :meth:`to_dict` described; ConfigurationError if tables do not match."""
         made = super().from_dict(data)
         reads = tuple(name for name in made.sensitivity.feature_names if name != NEIGHBOURS)
         fits = reads == made.applicability.feature_names == made.profile.pressure_names
         fits = fits and (made.part_load is None or made.part_load.pressure_names == reads)
-        if not fits or made.speed.shape != (len(made.profile.weights),):
-            raise ConfigurationError(
-                "a server response whose parts read different pressures", hint="train the model again"
-            )
-        if len(made.holding) not in (0, len(made.speed)) or (made.holding < 0.0).any():
-            raise ConfigurationError(
-                "holdings by age must be as many as terms, 0 or more", hint="train the model again"
-            )
-        if len(made.read_back) not in (0, len(made.speed)):
-            raise ConfigurationError("traffic read back must have as many terms as speed", hint="train the model again")
+        fits = fits and made.speed.shape == (len(made.profile.weights),)
+        require(fits, "a server response whose parts read different pressures")
+        holds = len(made.holding) in (0, len(made.speed)) and (made.holding >= 0.0).all()
+        require(holds, "holdings by age must be as many as terms, 0 or more")
+        require(len(made.read_back) in (0, len(made.speed)), "traffic read back must have as many terms as speed")
         arrivals = made.arrivals
-        if arrivals.ndim != 1 or (np.diff(arrivals) < 0).any() or (arrivals < 0).any():
-            raise ConfigurationError(
-                "scores of arrivals must be positive and in ascending order", hint="train the model again"
-            )
+        ascend = arrivals.ndim == 1 and (np.diff(arrivals) >= 0).all() and (arrivals >= 0).all()
+        require(ascend, "scores of arrivals must be positive and in ascending order")
         return made
