@@ -313,7 +313,7 @@ def test_the_monitor_trusts_a_model_that_was_refitted(
 
 
 def test_a_smaller_cache_in_the_simulator_is_noticed_and_refitted() -> None:
-    """Live throughput and vectors tell when a simulated LLC shrinks to a quarter; a refit from eight runs helps."""
+    """Live throughput and vectors tell when a simulated LLC shrinks to a quarter; a refit from six runs helps."""
     from slomo.profiling.campaign.run import run_campaign
     from slomo.profiling.plans.basic import mixes_plan, pressure_plan
     from slomo.testbed.simulated import SimulatedTestbed
@@ -322,24 +322,23 @@ def test_a_smaller_cache_in_the_simulator_is_noticed_and_refitted() -> None:
 
     whole = load_machine(MACHINE)
     shrunk = replace(whole, llc_ways=whole.llc_ways // 4, llc_mib=whole.llc_mib / 4, ddio_ways=1)
-    names = ("lpm", "stats", "snort", "maglev")
-    before, after = (SimulatedTestbed(machine, accesses=90_000, scale=64) for machine in (whole, shrunk))
-    pressure = run_campaign(pressure_plan(names, whole, "sobol", runs=24), before)
-    calibration = run_campaign(mixes_plan(names, whole, 24, sizes=(1, 2, 3), stream="calibration"), before)
+    names = ("lpm", "stats", "maglev")
+    before, after = (SimulatedTestbed(machine, accesses=60_000, scale=64) for machine in (whole, shrunk))
+    pressure = run_campaign(pressure_plan(names, whole, "sobol", runs=16), before)
+    calibration = run_campaign(mixes_plan(names, whole, 12, sizes=(1, 2, 3), stream="calibration"), before)
     library = train(pressure.merge(calibration), models=["slomo-xgb"])
     models = models_of(library)
-    plan = mixes_plan(names, whole, 16, sizes=(1, 2, 3), stream="test")
-    reports = []
-    for testbed in (before, after):
+    plan = mixes_plan(names, whole, 9, sizes=(1, 2, 3), stream="test")
+    readings, reports = [run_campaign(plan, testbed) for testbed in (before, after)], []
+    for each in readings:
         monitor = DriftMonitor(models, false_alarm_every=2000.0, reference=pressure)
-        readings = run_campaign(plan, testbed)
-        for reading, pressed in zip(live(readings), vectors(readings), strict=True):
+        for reading, pressed in zip(live(each), vectors(each), strict=True):
             monitor.observe(*reading, **pressed)
         reports.append(monitor.report())
     assert not reports[0]
     assert reports[1].again
-    few = run_campaign(pressure_plan(names, whole, "sobol", runs=8, seed=3), after)
-    mixes = mix_rows(run_campaign(plan, after), models, MACHINE)
+    few = run_campaign(pressure_plan(names, whole, "sobol", runs=6, seed=3), after)
+    mixes = mix_rows(readings[1], models, MACHINE)
     errors = [
         np.abs(predict_mixes(chosen, mixes, "slomo-xgb") / mixes.mpps - 1.0).mean()
         for chosen in (models, [refit(model, few) for model in models])

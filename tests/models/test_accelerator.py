@@ -84,11 +84,7 @@ def test_a_line_needs_two_densities():
 
 @pytest.mark.parametrize(
     "use",
-    [
-        AcceleratorUse("regex", 300.0, 1.0),
-        AcceleratorUse("regex", 250.0, 2.0),
-        AcceleratorUse("regex", 400.0, 1.0, "run-to-completion"),
-    ],
+    [AcceleratorUse("regex", 250.0, 2.0), AcceleratorUse("regex", 400.0, 1.0, "run-to-completion")],
 )
 def test_what_an_nf_asks_for_is_learned_from_its_slowdowns(use):
     """From throughput beside known competitors follow time per request, requests per packet and pattern."""

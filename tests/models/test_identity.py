@@ -1,6 +1,7 @@
 """A machine is its content, not its name: whatever another one measured, or is asked about, no door answers."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,9 @@ OTHERS = [dataclasses.replace(MACHINE, **{name: value}) for name, value in EDITS
 #: Other shipped machines under its name.
 OTHERS += [dataclasses.replace(load_machine(name), name=MACHINE.name) for name in ("silver-4110", "e5-2695v4")]
 
+#: Rows of a profile and of mixes, made once.
+ROWS, MIXES = functools.cache(profile_rows), functools.cache(mix_rows_of)
+
 
 def _dataset(rows: list[dict[str, object]], machine: Machine) -> ProfileDataset:
     return ProfileDataset(pd.DataFrame(rows), {"testbed": "toy", "machines": {machine.name: machine.to_dict()}})
@@ -47,7 +51,7 @@ def _dataset(rows: list[dict[str, object]], machine: Machine) -> ProfileDataset:
 
 @pytest.fixture(scope="module")
 def library() -> ModelLibrary:
-    return train(_dataset(profile_rows(), MACHINE), models=["dobrescu"])
+    return train(_dataset(ROWS(), MACHINE), models=["dobrescu"])
 
 
 def _file(machine: Machine, folder: Path) -> str:
@@ -65,12 +69,12 @@ DOORS: dict[str, Callable[[ModelLibrary, Machine, Path], object]] = {
     "predict": _ask_file,
     "predict_vector": lambda library, other, _: Predictor(library, other).predict_vector("lpm", {"L2MISS": 50.0}),
     "whatif": lambda library, other, _: what_if(library, ["lpm", "nat"], other),
-    "evaluate": lambda library, other, _: evaluate(library, _dataset(mix_rows_of(2, seed=3), other)),
+    "evaluate": lambda library, other, _: evaluate(library, _dataset(MIXES(2, seed=3), other)),
     "evaluate by machine": lambda library, other, _: evaluate(library, machine=other),
-    "drift": lambda library, other, _: check_drift(library, _dataset(mix_rows_of(2, seed=3), other), machine=MACHINE),
+    "drift": lambda library, other, _: check_drift(library, _dataset(MIXES(2, seed=3), other), machine=MACHINE),
     "place": lambda library, other, folder: Placer(library, Cluster.uniform(_file(other, folder), 2)),
-    "rows": lambda library, other, _: predict_rows(library.find("lpm"), _dataset(profile_rows()[:4], other)),
-    "drift refit": lambda library, other, _: refit_models(library, _dataset(profile_rows(), other)),
+    "rows": lambda library, other, _: predict_rows(library.find("lpm"), _dataset(ROWS()[:4], other)),
+    "drift refit": lambda library, other, _: refit_models(library, _dataset(ROWS(), other)),
     "decision": lambda library, other, _: _enforced(library, other),
     "decision as JSON": lambda library, other, folder: _read_plan(library, other, folder),
     "merge": lambda library, other, _: library.merge(_of(library, other)),

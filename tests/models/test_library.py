@@ -50,10 +50,11 @@ def _first(directory: Path) -> NFModel:
 
 def _rewrite(folder: Path, name: str, content: str) -> None:
     """Change a file and make the manifest agree, as someone would who wants to be loaded."""
-    (folder / name).write_text(content)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][name] = hashlib.sha256(content.encode()).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    for file, text in ((name, content), ("manifest.json", json.dumps(manifest))):
+        (folder / file).unlink()  # file systems write a file that is truncated to the disk at once
+        (folder / file).write_text(text)
 
 
 def test_save_load_predict_gives_the_same_numbers(toy_profile: ProfileDataset, tmp_path: Path) -> None:
