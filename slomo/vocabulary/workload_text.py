@@ -160,16 +160,15 @@ def _setting(text: str) -> Setting:
 def _traffic(text: str | None, whole: str) -> Traffic:
     values: dict[str, Any] = {}
     for part in filter(None, (text or "").split(",")):
-        name = next((name for name, shape in _TRAFFIC.items() if shape.match(part.strip())), None)
-        if name is None:
+        read = next(((name, number) for name, shape in _TRAFFIC.items() if (number := shape.match(part.strip()))), None)
+        if read is None:
             raise InvalidValueError(
                 f"'{whole}': '{part}' says nothing about traffic",
                 hint="write for instance @1500B,1000f,zipf1.1,2.5Mpps (size, flows, law, load)",
             )
+        name, number = read
         if name in values:
             raise InvalidValueError(f"'{whole}': '{part}' is a second value of {name}, needed one")
-        number = _TRAFFIC[name].match(part.strip())
-        assert number is not None
         values[name] = int(number[1]) if name in ("packet_size_b", "flow_count") else float(number[1])
     if "zipf_exponent" in values:
         values["flow_distribution"] = "zipf"
