@@ -13,7 +13,7 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
-from slomo.models.intervals import SCATTER
+from slomo.models.intervals import outwards
 
 #: Half of the shift, in standard deviations, that is detected fastest: errors grown by one standard deviation.
 REFERENCE = 0.5
@@ -89,15 +89,15 @@ def conformal_score(value: float, calibration: Floats, generator: np.random.Gene
     Ties, and the rank among the calibration errors, are drawn at random, which makes the score exact for any
     distribution of errors (Vovk et al., Algorithmic Learning in a Random World, 2005, section 2.3). That holds on
     average over draws of calibration errors. A single small draw may understate them, so with fewer than :data:`MANY`
-    errors the rank is moved outwards by half of its standard deviation.
+    errors the rank is moved outwards.
 
     `value`: the new error. `calibration`, shape (n,): errors where all was well, in ascending order.
     """
     greater = len(calibration) - int(np.searchsorted(calibration, value, side="right"))
     equal = len(calibration) - greater - int(np.searchsorted(calibration, value, side="left"))
     share = (greater + float(generator.random()) * (equal + 1)) / (len(calibration) + 1)
-    few = SCATTER if len(calibration) < MANY else 0.0
-    return normal_score(share + few * math.sqrt(share * (1.0 - share) / len(calibration)))
+    few = outwards(len(calibration), share) / len(calibration) if len(calibration) < MANY else 0.0
+    return normal_score(share + few)
 
 
 def normal_score(tail: float) -> float:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.errors import ConfigurationError, InvalidValueError
+from slomo.errors import InvalidValueError
 from slomo.files.stored import Stored
-from slomo.models.base import Floats
+from slomo.models.base import Floats, require
 from slomo.models.error_shape import ErrorShape, proportional
 from slomo.models.interval_ends import ends_mpps, interval_of_one, predicted_loss
 from slomo.models.local_errors import LocalErrors
@@ -206,13 +206,7 @@ class ConformalCalibration(Stored):
         return scores, [*accumulate(scores, initial=0.0)], self.centre.tolist(), self.spread.tolist()
 
     def missing(self, coverage: float) -> int:
-        """Return the number of further held-out errors that a finite interval of this `coverage` needs.
-
-        Examples
-        --------
-        >>> ConformalCalibration(np.zeros(5), "mixes").missing(0.9)
-        4
-        """
+        """Return the number of further held-out errors that a finite interval of this `coverage` needs."""
         return max(math.ceil(coverage / (1.0 - coverage) - 1e-9) - self.count, 0)
 
     def standardised(
@@ -230,34 +224,21 @@ class ConformalCalibration(Stored):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":
-        """Return the object that :meth:`to_dict` described.
-
-        Raises ConfigurationError for scores that do not ascend, or spreads not above 0.
-        """
+        """Return the object that :meth:`to_dict` described; ConfigurationError for tables that do not fit."""
         made = super().from_dict(data)
         scores, centre, spread, kinds = made.scores, made.centre, made.spread, made.kinds
-        if scores.ndim != 1 or (np.diff(scores) < 0).any():
-            raise ConfigurationError("conformal scores must be in ascending order", hint="train the model again")
-        if not made.together > 0.0:
-            raise ConfigurationError(f"'together' is {made.together}, needed above 0", hint="train the model again")
-        if len(kinds) not in (0, len(scores)) or not np.isin(kinds, np.arange(len(NEIGHBOURHOODS))).all():
-            raise ConfigurationError("kinds of neighbourhood do not belong to the scores", hint="train the model again")
-        if not centre.shape == spread.shape == (len(NEIGHBOURHOODS),) or (spread <= 0).any():
-            raise ConfigurationError(
-                f"conformal centres and spreads are no tables of {len(NEIGHBOURHOODS)} neighbourhoods, above 0",
-                hint="train the model again",
-            )
+        ascend = scores.ndim == 1 and (np.diff(scores) >= 0).all()
+        require(ascend, "conformal scores must be in ascending order")
+        require(made.together > 0.0, f"'together' is {made.together}, needed above 0")
+        belong = len(kinds) in (0, len(scores)) and np.isin(kinds, np.arange(len(NEIGHBOURHOODS))).all()
+        require(belong, "kinds of neighbourhood do not belong to the scores")
+        tables = centre.shape == spread.shape == (len(NEIGHBOURHOODS),) and (spread > 0).all()
+        require(tables, f"conformal centres and spreads are no tables of {len(NEIGHBOURHOODS)} neighbourhoods, above 0")
         return replace(made, kinds=kinds.astype(np.int64))
 
 
 def symmetric(sizes: Floats, source: str, shape: ErrorShape | None = None) -> ConformalCalibration:
-    """Return a calibration from absolute errors, with equal intervals above and below.
-
-    Examples
-    --------
-    >>> symmetric(np.array([1.0, 2.0]), "mixes").scores.tolist()
-    [-2.0, -1.0, 1.0, 2.0]
-    """
+    """Return a calibration from absolute errors, with equal intervals above and below."""
     sizes = np.sort(sizes)
     scores = np.concatenate([-sizes[::-1], sizes])
     return ConformalCalibration(scores, source, shape or _PROPORTIONAL)
@@ -331,14 +312,12 @@ def _weights(calibration: ConformalCalibration) -> list[Floats]:
 def _quantile(calibration: ConformalCalibration, ascending: Floats, weights: Floats, share: float) -> float:
     """Return the largest score below which a new one, of weight 1, lies with at most this probability.
 
-    The probability is over all draws of calibration mixes; one draw of few scatters by the square root of n p (1 - p)
-    scores. The rank is moved outwards by `calibration.scatter` of these, but never beyond the last score.
+    The probability is over all draws of calibration mixes. The rank is moved :func:`outwards`, but never beyond the
+    last score.
     """
     whole = float(weights.sum())
     wanted = (whole + 1.0) * share
-    spared = (
-        max(wanted - calibration.scatter * math.sqrt(whole * share * (1.0 - share)), 1.0) if wanted >= 1.0 else wanted
-    )
+    spared = max(wanted - outwards(whole, share, calibration.scatter), 1.0) if wanted >= 1.0 else wanted
     rank = int(np.searchsorted(np.cumsum(weights), spared + 1e-9, side="right"))
     return float(ascending[rank - 1]) if rank >= 1 else -math.inf
 
@@ -350,6 +329,11 @@ def conformal_rank(count: int, coverage: float) -> int:
     """
     _check(coverage, "coverage")
     return math.ceil((count + 1) * coverage - 1e-9)
+
+
+def outwards(count: float, share: float, scatter: float = SCATTER) -> float:
+    """Return by how many ranks a quantile of `count` errors is moved outwards, as one draw of few errors scatters."""
+    return scatter * math.sqrt(count * share * (1.0 - share))
 
 
 def _check(share: float, what: str) -> None:

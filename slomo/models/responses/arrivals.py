@@ -7,14 +7,12 @@ grows as 1 / (1 - load) (queue M/M/1: Kleinrock, Queueing Systems I, section 3.2
 `slomo.models.intervals`, with its step outwards for few scores).
 """
 
-import math
-
 import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats
 from slomo.models.interval_ends import LEAST
-from slomo.models.intervals import SCATTER, conformal_rank
+from slomo.models.intervals import conformal_rank, outwards
 from slomo.models.noise import central_quantile
 
 #: Largest load used for calibration, and that of a full port: closer to saturation, variation of the NF's own speed
@@ -53,7 +51,5 @@ def arrival_half_width_mpps(
     rank, count = conformal_rank(len(scores), coverage), len(scores)
     if rank > count:  # too few to say: anything from nothing to twice the load
         return np.array(offered_mpps)
-    outwards = round(SCATTER * math.sqrt(count * coverage * (1.0 - coverage)))
-    return np.asarray(
-        scores[min(rank + outwards, count) - 1] * np.sqrt(offered_mpps) / (1.0 - np.minimum(load, BUSIEST))
-    )
+    score = scores[min(rank + round(outwards(count, coverage)), count) - 1]
+    return np.asarray(score * np.sqrt(offered_mpps) / (1.0 - np.minimum(load, BUSIEST)))

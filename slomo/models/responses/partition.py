@@ -95,14 +95,7 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
         latency: tuple[tuple[float, float, float], ...] = (),
         buffers: int | None = None,
     ) -> "PartitionResponse":
-        """Return the time per packet over ways of an NF measured alone; `curve` is its throughput by number of ways.
-
-        Examples
-        --------
-        >>> response = PartitionResponse.over_ways("lpm", 5.0, ((2, 3.0), (10, 4.6), (18, 5.0)))
-        >>> round(response.alone_mpps(6), 3), response.ways_for(4.6), response.ways_for(6.0)
-        (3.8, 13, None)
-        """
+        """Return the time per packet over ways of an NF measured alone; `curve` is its throughput by number of ways."""
         if not all(mpps > 0 for _, mpps in curve):
             raise InvalidValueError(f"response of '{workload}': needed ascending ways and rates above 0")
         busy = tuple(1.0 / mpps for _, mpps in curve)
