@@ -8,7 +8,7 @@ give standard normal scores while nothing changes, so the rate of false alarms i
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -292,15 +292,15 @@ class DriftMonitor:
         watch = self._watches[mix[0], channel]
         if change is not None:
             two_sided = math.erfc(abs(change) / math.sqrt(2.0))
-            watch.change.add(normal_score(two_sided), ratio, mix)
+            watch.change.read(normal_score(two_sided), ratio, mix)
         elif len(usual) >= FEWEST:
-            watch.level.add(conformal_score(error, usual, self._generator), ratio, mix)
+            watch.level.read(conformal_score(error, usual, self._generator), ratio, mix)
 
     def _alarms(self) -> list[Alarm]:
         return [
-            Alarm(key, channel, watch.count, sum_.cusum.since, sum_.deviation, sum_.evidence)
+            Alarm(key, channel, watch.count, sum_.since, sum_.deviation, sum_.evidence)
             for (key, channel), watch in self._watches.items()
-            if (sum_ := watch.worst).cusum.alarmed
+            if (sum_ := watch.worst).alarmed
         ]
 
 
@@ -318,28 +318,27 @@ def check_reading(model: NFModel, throughput_mpps: float) -> None:
         )
 
 
-class _Sum:
+@dataclass
+class _Sum(Cusum):
     """A cumulative sum, with its readings since it last left 0."""
 
-    def __init__(self, threshold: float) -> None:
-        self.cusum = Cusum(threshold)
-        self._ratios: list[float] = []
-        self.beside_all: frozenset[str] = frozenset()
+    ratios: list[float] = field(default_factory=list)
+    beside_all: frozenset[str] = frozenset()
 
-    def add(self, score: float, ratio: float, mix: tuple[str, ...]) -> None:
-        if self.cusum.sum <= 0.0:
-            self._ratios, self.beside_all = [], frozenset(mix[1:])
-        self.cusum.add(score)
-        self._ratios.append(ratio)
+    def read(self, score: float, ratio: float, mix: tuple[str, ...]) -> None:
+        if self.sum <= 0.0:
+            self.ratios, self.beside_all = [], frozenset(mix[1:])
+        self.add(score)
+        self.ratios.append(ratio)
         self.beside_all &= frozenset(mix[1:])
 
     @property
     def deviation(self) -> float:
-        return float(np.mean(self._ratios)) - 1.0 if self._ratios else 0.0
+        return float(np.mean(self.ratios)) - 1.0 if self.ratios else 0.0
 
     @property
     def evidence(self) -> float:
-        return self.cusum.peak / self.cusum.threshold
+        return self.peak / self.threshold
 
 
 class _Watch:
@@ -351,7 +350,7 @@ class _Watch:
 
     @property
     def count(self) -> int:
-        return self.level.cusum.count + self.change.cusum.count
+        return self.level.count + self.change.count
 
     @property
     def worst(self) -> _Sum:

@@ -253,5 +253,5 @@ def _calibration(model: NFModel, subject: Subject) -> dict[str, ConformalCalibra
         new = old.standardised(subject.mpps[seen], predicted[seen], model.solo_mpps)
         now, usual = (np.median(np.abs(old.centre[UNKNOWN] + old.spread[UNKNOWN] * z)) for z in (new, old.scores))
         widened = max(1.0, float(now) / max(float(usual), 1e-12))
-        calibrations[name] = replace(old, shape=old.shape.wider(widened))
+        calibrations[name] = replace(old, shape=replace(old.shape, size=old.shape.size * widened))
     return calibrations

@@ -58,10 +58,6 @@ class ErrorShape(Stored):
         lines = [side for y in (self.middle, self.size) for side in (y[:-1], np.diff(y) / width)]
         return self.loss[1:-1].tolist(), np.column_stack([self.loss[:-1], *lines]).tolist()
 
-    def wider(self, factor: float) -> "ErrorShape":
-        """Return the same shape with errors larger by `factor`."""
-        return ErrorShape(self.loss, self.middle, self.size * factor)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ErrorShape":
         """Return the object that :meth:`to_dict` described."""
