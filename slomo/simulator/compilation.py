@@ -110,7 +110,7 @@ def _widened(kind: Any) -> Any:
 def source_digest() -> str:
     """Return a digest of all source code of the kernels."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        if path.stem not in _NO_KERNELS:
-            digest.update(path.read_bytes())
+    folder = Path(__file__).parent
+    for name in sorted(str(path.relative_to(folder)) for path in folder.rglob("*.py") if path.stem not in _NO_KERNELS):
+        digest.update((Path(__file__).parent / name).read_bytes())
     return digest.hexdigest()
