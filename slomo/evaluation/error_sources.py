@@ -69,6 +69,7 @@ def error_sources(predictor: Predictor, mixes: ProfileDataset) -> ErrorSources:
     """
     frame, model, direct, rows = mixes.frame, predictor.model, [], []
     targets, competitors = mixes.tenants
+    composed = predictor.predict_batch(targets, competitors).throughput_mpps
     for row, target in enumerate(targets):
         fitted = predictor.library.find(target, predictor.machine).model(model)
         if fitted.composition != "pressure":
@@ -77,7 +78,7 @@ def error_sources(predictor: Predictor, mixes: ProfileDataset) -> ErrorSources:
                 hint="ask for 'slomo-gbr' or 'slomo-xgb'",
             )
         vector = frame[[f"competition.{name}" for name in fitted.feature_names]].iloc[row].to_numpy(dtype=float)
-        if not np.isnan(vector).any():
+        if not np.isnan([*vector, composed[row]]).any():
             direct.append(fitted.predict_mpps(vector[np.newaxis])[0])
             rows.append(row)
     if not rows:
@@ -85,8 +86,7 @@ def error_sources(predictor: Predictor, mixes: ProfileDataset) -> ErrorSources:
             f"no mix reports every metric that model '{model}' reads of the competition alone",
             hint="run mixes whose competition is measured before the target starts",
         )
-    batch = predictor.predict_batch([targets[row] for row in rows], [competitors[row] for row in rows])
-    actual, sensitivity, whole = mixes.throughput[rows], np.array(direct), batch.throughput_mpps
+    actual, sensitivity, whole = mixes.throughput[rows], np.array(direct), composed[rows]
     return ErrorSources(
         model=model,
         predictions=len(rows),
@@ -116,7 +116,7 @@ def reliability(predictor: Predictor, mixes: ProfileDataset, levels: Sequence[fl
     for level in levels:
         batch = predictor.predict_batch(targets, competitors, level)
         inside = (batch.low_mpps <= measured_mpps) & (measured_mpps <= batch.high_mpps)
-        shares[level] = float(inside.mean())
+        shares[level] = float(inside[np.isfinite(batch.throughput_mpps)].mean())
     return shares
 
 

@@ -2,7 +2,7 @@
 
 SLOMO (SIGCOMM'20) section 8 judges by mean absolute percentage error of throughput against Dobrescu (NSDI'12) and
 Bubble-Up (MICRO'11); Yala (ASPLOS'25) adds the shares within 5 and 10 %. Every tenant of a mix is a target once, and
-all models are judged on the same rows.
+all models are asked about the same rows; rows that a model does not predict are counted apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -101,6 +101,8 @@ class Evaluation:
         Target -> model -> errors.
     rows : mapping of str to sequence
         Every prediction, column by column; see :meth:`to_frame`.
+    not_predicted : mapping of str to sequence of str
+        Model -> why it does not predict a row, one text per such row, as `predict` says it; empty without such rows.
     sources : mapping of str to mapping
         Model -> mean errors by source (`slomo.evaluation.error_sources`), where they were asked for.
     reliability : mapping of str to mapping
@@ -113,13 +115,34 @@ class Evaluation:
     models: Mapping[str, Errors]
     per_nf: Mapping[str, Mapping[str, Errors]]
     rows: Mapping[str, Sequence[Any]]
+    not_predicted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reliability: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
 
     @property
     def baselines(self) -> dict[str, dict[str, Any]]:
-        """Error of each baseline's better form, compared with the default model's (`slomo.evaluation.baselines`)."""
-        return beside_baselines({name: accuracy.mape for name, accuracy in self.models.items()})
+        """Error of each baseline's better form, compared with the default model's (`slomo.evaluation.baselines`).
+
+        Only models that predict every row are compared, so that all errors are of the same rows.
+        """
+        whole = self.models.keys() - self.not_predicted.keys()
+        return beside_baselines({name: errors.mape for name, errors in self.models.items() if name in whole})
+
+    @property
+    def predictions(self) -> int:
+        """Number of predictions that each model was asked for."""
+        return max(
+            len(self.not_predicted.get(name, ())) + (self.models[name].predictions if name in self.models else 0)
+            for name in {*self.models, *self.not_predicted}
+        )
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """One sentence for each model that does not predict every row: how many, and one of them by name."""
+        return tuple(
+            f"{name}: {len(reasons)} of {self.predictions} not predicted, the first: {reasons[0]}"
+            for name, reasons in self.not_predicted.items()
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready mapping: errors in percent, by model and by target."""
@@ -127,11 +150,12 @@ class Evaluation:
             "schema_version": SCHEMA_VERSION,
             "machine": self.machine,
             "mixes": self.mixes,
-            "predictions": len(self.rows["target"]) // max(len(self.models), 1),
+            "predictions": self.predictions,
             "nominal_coverage": 100.0 * self.nominal_coverage,
             "models": stored(self.models),
             "baselines": self.baselines,
             "per_nf": stored(self.per_nf),
+            "not_predicted": {name: list(reasons) for name, reasons in self.not_predicted.items()},
             "sources": stored(self.sources),
             "reliability": {
                 name: [[level, share] for level, share in sorted(shares.items())]
@@ -197,23 +221,35 @@ def evaluate(
     targets = [mixes.workload(key) for key in mixes.targets]
     workloads, competitors = mixes.tenants
     names = _models_of(library, targets, machine, compat) if models is None else tuple(models)
-    parts = [
-        _rows_of(predictor_of(library, machine, name, compat), name, workloads, competitors, mixes.throughput, coverage)
-        for name in names
-    ]
-    rows = {column: np.concatenate([part[column] for part in parts]).tolist() for column in parts[0]}
+    parts: dict[str, dict[str, NDArray[Any]]] = {}
+    not_predicted: dict[str, list[str]] = {}
+    for name in names:
+        predictor = predictor_of(library, machine, name, compat)
+        part, reasons = _rows_of(predictor, name, workloads, competitors, mixes.throughput, coverage)
+        if reasons:
+            not_predicted[name] = reasons
+        if len(part["target"]):
+            parts[name] = part
+    if without := [name for name in names if name not in parts and (models is not None or not parts)]:
+        reasons = not_predicted[without[0]]
+        raise InvalidValueError(
+            f"model '{without[0]}' predicts none of {len(reasons)} rows, the first: {reasons[0]}",
+            hint="evaluate a model that predicts them, or mixes of NFs that were profiled with counters",
+        )
+    listed = list(parts.values())
+    rows = {column: np.concatenate([part[column] for part in listed]).tolist() for column in listed[0]}
+    by_nf = {
+        nf: {name: _errors_of(part, nf) for name, part in parts.items() if nf in part["target"]}
+        for nf in sorted({workload.nf for workload in targets})
+    }
     return Evaluation(
         machine=machine,
         mixes=int(mixes.frame[schema.RUN_KEY].nunique()),
         nominal_coverage=coverage,
-        models=MappingProxyType({name: _errors_of(part) for name, part in zip(names, parts, strict=True)}),
-        per_nf=MappingProxyType(
-            {
-                nf: MappingProxyType({name: _errors_of(part, nf) for name, part in zip(names, parts, strict=True)})
-                for nf in sorted({workload.nf for workload in targets})
-            }
-        ),
+        models=MappingProxyType({name: _errors_of(part) for name, part in parts.items()}),
+        per_nf=MappingProxyType({nf: MappingProxyType(errors_of) for nf, errors_of in by_nf.items() if errors_of}),
         rows=MappingProxyType(rows),
+        not_predicted=MappingProxyType(not_predicted),
     )
 
 
@@ -287,10 +323,11 @@ def _rows_of(
     competitors: Sequence[tuple[Workload, ...]],
     measured_mpps: Floats,
     coverage: float,
-) -> dict[str, NDArray[Any]]:
-    """Return the columns that one model predicts for every row."""
+) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Return the columns that one model predicts, and why it does not predict each of the other rows."""
     batch = predictor.predict_batch(targets, competitors, coverage)
-    return {
+    known = np.isfinite(batch.throughput_mpps)
+    columns = {
         "target": np.array([workload.nf for workload in targets], dtype=object),
         "competitors": np.array([counted(sorted(w.nf for w in names)) for names in competitors], dtype=object),
         "competitor_count": np.array([len(names) for names in competitors]),
@@ -302,6 +339,8 @@ def _rows_of(
         "high_mpps": batch.high_mpps,
         "error_percent": 100.0 * (batch.throughput_mpps - measured_mpps) / measured_mpps,
     }
+    reasons = ["; ".join(batch.judge(row)[1]) for row in np.flatnonzero(~known).tolist()]
+    return {column: values[known] for column, values in columns.items()}, reasons
 
 
 def _errors_of(rows: Mapping[str, NDArray[Any]], nf: str | None = None) -> Errors:

@@ -71,7 +71,7 @@ def headline(evaluation: "Evaluation", model: str) -> tuple[Fact, ...]:
     worst = max(rows, key=lambda row: abs(row["error_percent"]))
     target, beside = worst["target"], worst["competitors"] or "nobody"
     inside = worst["low_mpps"] <= worst["measured_mpps"] <= worst["high_mpps"]
-    means = {nf: by_model[model].mape for nf, by_model in evaluation.per_nf.items()}
+    means = {nf: by_model[model].mape for nf, by_model in evaluation.per_nf.items() if model in by_model}
     usual = float(np.median([abs(row["error_percent"]) for row in rows if row["target"] == target]))
     why = (
         f"{target} is the function most off, {means[target]:.1f} % on average"
@@ -105,6 +105,7 @@ def accuracy_section(evaluation: "Evaluation") -> Section:
     table = evaluation.to_dict()
     promise = f"intervals promise {100 * evaluation.nominal_coverage:g} %"
     caption = f"{evaluation.mixes} mixes on {evaluation.machine}, every tenant a target once; {promise}."
+    caption = " ".join([caption, *evaluation.gaps])
     frame = evaluation.to_frame()
     errors = {name: frame.loc[frame["model"] == name, "error_percent"].abs().to_numpy() for name in evaluation.models}
     text = (

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.errors import InvalidValueError, UnknownNameError, UnsupportedPredictionError
+from slomo.evaluation.error_sources import explained
 from slomo.evaluation.evaluate import errors, evaluate
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
@@ -103,6 +104,29 @@ def test_frame_has_a_row_per_prediction(library, mixes):
     ours = frame[frame["model"] == "slomo-xgb"]
     assert ours["error_percent"].abs().mean() == pytest.approx(evaluation.models["slomo-xgb"].mape)
     assert "slomo-xgb" in evaluation._repr_html_()
+
+
+def test_rows_without_a_prediction_are_counted_by_name(gap_library, mixes):
+    """Beside 'snort', which lacks a counter, a model is not predicted with predict's words, and figures stay finite."""
+    evaluation = evaluate(gap_library, mixes)
+    data = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
+    reasons, frame = evaluation.not_predicted["slomo-xgb"], evaluation.to_frame()
+    beside = [tuple(work.nf for work in others) for _, others in zip(*mixes.tenants, strict=True)]
+    assert 0 < len(reasons) == sum("snort" in others for others in beside) < len(mixes)
+    assert data["models"]["slomo-xgb"]["predictions"] == len(mixes) - len(reasons)
+    assert (data["predictions"], data["models"]["none"]["predictions"]) == (len(mixes), len(mixes))
+    assert "snort" not in " ".join(frame.loc[frame["model"] == "slomo-xgb", "competitors"])
+    first = next(row for row, others in enumerate(beside) if "snort" in others)
+    target = mixes.workload(mixes.frame["target"].iloc[first])
+    with pytest.raises(UnsupportedPredictionError) as told:
+        Predictor(gap_library, MACHINE, "slomo-xgb").predict(target, beside[first])
+    assert reasons[0] == told.value.message
+    assert f"slomo-xgb: {len(reasons)} of {len(mixes)} not predicted, the first: {reasons[0]}" in evaluation.gaps
+    assert explained(gap_library, mixes, evaluation).reliability["slomo-xgb"][0.9] > 0.0
+    alone = mixes.rows(np.array(["snort" in others for others in beside]))
+    with pytest.raises(InvalidValueError, match="'slomo-xgb' predicts none of"):
+        evaluate(gap_library, alone, ["slomo-xgb"])
+    assert set(evaluate(gap_library, alone).models) == {"dobrescu", "none"}
 
 
 def test_evaluation_needs_mixes_on_one_machine(library, mixes):

@@ -84,6 +84,8 @@ def command(
     for part in [*parts, *([sources_table(evaluation.sources)] if evaluation.sources else [])]:
         emit_table(part.headers, part.rows)
         click.echo()
+    for gap in evaluation.gaps:
+        note(gap)
     for name, baseline in evaluation.baselines.items():
         text, times = f"{name} in its better form ({baseline['form']}): {baseline['mape']:.2f} %", baseline["times"]
         note(text if times is None else f"{text}, {times:.1f} times as far off as the {baseline['default']}")
