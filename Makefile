@@ -94,6 +94,7 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file benchmarks/mypy.ini benchmarks
 
 floors: $(VENV)/.dev
 	$(BIN)/lint-imports

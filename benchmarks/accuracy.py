@@ -103,7 +103,7 @@ def measure(machine: str, given: argparse.Namespace) -> Evaluation:
     print(f"profiled in {profiled - started:.0f} s of CPU, trained in {trained - profiled:.0f} s")
     if any(given.noise):
         print("\nwith noise on the profile: {:g} of throughput, {:g} of counters".format(*given.noise))
-        report(evaluate(train(noisy(dataset, *given.noise, seed), seed=seed), mixes), None)
+        report(evaluate(train(noisy(dataset, given.noise[0], given.noise[1], seed), seed=seed), mixes), None)
     if given.figures:
         draw(evaluation, dataset, library, given.figures)
     return evaluation

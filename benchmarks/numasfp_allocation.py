@@ -61,7 +61,7 @@ def losses(
     server = SimulatedServer(machine, [firewall, *hogs])
     outside = way_block(machine.ddio_ways, machine.llc_ways - machine.ddio_ways) if outside_ddio else 0
     policies = ((None, None), (ways, None), (ways, percent))
-    return ways, tuple(served(server, *policy, seed, outside) / solo - 1.0 for policy in policies)
+    return ways, tuple(served(server, own, throttle, seed, outside) / solo - 1.0 for own, throttle in policies)
 
 
 def main() -> int:

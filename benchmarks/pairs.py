@@ -148,7 +148,7 @@ def groups(name: str, most: int) -> bool:
     """Judge mixes with more than `most` neighbours by models of the others' names; return whether a goal is missed."""
     measured = find_dataset(name)
     frame = measured.frame[measured.frame["offered_mpps"].isna() & measured.frame["plan"].isin(["solo", "mix"])]
-    named = [column for column in frame if not column.startswith(("competition.", "beside.", "own."))]
+    named = [column for column in frame if not str(column).startswith(("competition.", "beside.", "own."))]
     few = frame[(frame["plan"] == "solo") | (frame["competitor_count"] <= most)]
     library = train(ProfileDataset(few[named].reset_index(drop=True), measured.environment), models=["none"])
     judged: dict[str, list[tuple[float, ...]]] = {}

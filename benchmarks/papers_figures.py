@@ -318,7 +318,7 @@ def slomo_metrics(seed: int) -> Iterator[Line]:
     names = {f"competition.{name}" for name in CANDIDATES}
     for machine in ("e5-2620v4", "silver-4110"):
         found = find_dataset(f"slomo-{machine}")
-        others = [name for name in found.frame if name.startswith("competition.") and name not in names]
+        others = [name for name in found.frame if str(name).startswith("competition.") and name not in names]
         drawn = ProfileDataset(found.frame.drop(columns=others), found.environment)
         ranked = {item.name: item for item in rank_metrics(drawn, seed=seed)}
         yield from metric_lines("metrics", machine, ranked, SOURCES)

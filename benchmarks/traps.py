@@ -171,7 +171,7 @@ def absurd(world: World, count: int) -> Iterator[Trap]:
         if row % 2:
             frame.loc[frame.index[row], "throughput_mpps"] *= 10.0
         else:
-            columns = [name for name in frame if name.startswith(("competition.L", "beside.L"))]
+            columns = [name for name in frame if str(name).startswith(("competition.L", "beside.L"))]
             frame.loc[frame.index[row], columns] *= 1000.0
     library = world.learned(ProfileDataset(frame, world.dataset.environment).rows(world.rows))
     for _ in range(count):

@@ -46,7 +46,7 @@ LINES = {
     "predicted packer, bubbleup": ("predicted", "bubbleup", False),
 }
 #: The paper's machines and violations [%] per family; None where it gives none.
-PAPER = {
+PAPER: dict[str, dict[str, tuple[int | None, int | None]]] = {
     "first-fit (shared cache)": {"insensitive": (None, 0), "combination": (None, 11), "sensitive": (None, 91)},
     "equal partitions": {"insensitive": (None, 0), "combination": (None, 55), "sensitive": (None, 100)},
     "e2": {"insensitive": (22, None), "combination": (35, None), "sensitive": (44, None)},

@@ -14,7 +14,7 @@ from schedulers import Compared, usage
 
 #: The paper's servers, and the range: within a tenth. The paper's integer program is "(near-)optimal", its published
 #: code stops a tenth above the bound, so the least number may be as much lower.
-PAPER = {
+PAPER: dict[str, dict[str, tuple[int | None, float, float]]] = {
     "resq-milp": {"insensitive": (22, 22, 23), "combination": (30, 27, 31), "sensitive": (38, 34, 39)},
     "resq-greedy": {"insensitive": (22, 22, 23), "combination": (35, 32, 38), "sensitive": (45, 41, 49)},
     "e2": {"insensitive": (22, 22, 23), "combination": (35, 32, 38), "sensitive": (44, 40, 48)},

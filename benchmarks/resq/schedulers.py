@@ -8,7 +8,7 @@ import beside_paper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "placement"))
 
-from resq import run
+from resq import run  # type: ignore[attr-defined]  # of placement, not of this folder
 
 from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import load_profiles

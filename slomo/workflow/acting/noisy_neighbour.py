@@ -35,8 +35,6 @@ from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.loss_ratio import search_throughput
 from slomo.workflow.acting.partition_profile import profile_partitions
 
-#: Of all runs: one for all loads, so that the search repeats itself and loss grows with load.
-_SEED = 0
 POLICIES = ("none", "llc", "mba", "both", "pools", "burstable", "slomo")
 
 
@@ -106,6 +104,8 @@ class NoisyNeighbourTest:
     settings: NoisyNeighbourFile
     machine: Machine
     functions: tuple[NetworkFunction, ...]
+    #: Of all runs: one for all loads, so that the search repeats itself and loss grows with load.
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _trial(test: NoisyNeighbourTest, server: SimulatedServer, load_pps: float) -
     path = test.settings.path
     for stage in path:
         server.offer(stage.name, server.occupants[stage.name].workload.offered(stage.passes * load_pps * 1e-6))
-    result = server.simulate(_SEED)
+    result = server.simulate(test.seed)
     stages = list(zip(path, result.tenants[: len(path)], strict=True))
     misses = {stage.name: _misses(tenant) for stage, tenant in stages}
     latency = {
