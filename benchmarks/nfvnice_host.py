@@ -13,6 +13,7 @@ import itertools
 import os
 import random
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -33,6 +34,9 @@ CORE = max(os.sched_getaffinity(0))
 CAPACITY = DEFAULT_CAPACITY  # NFVnice's own: CLIENT_QUEUE_RINGSIZE, github.com/nfvnice/NFVnice_Source, onvm_init.h
 OPENNETVM_CAPACITY = 16384  # NF_QUEUE_RINGSIZE of later versions of OpenNetVM, which NFVnice is built on
 LINE_RATE_MPPS = 14.88  # 10 Gbit/s of 64 B, as in the paper
+#: What another program does on the core of the slow function: nothing beyond registers, or copies in L2 and in memory.
+_COPY = "import numpy; one, other = numpy.zeros({0}), numpy.zeros({0})\nwhile True: numpy.copyto(one, other)"
+OTHER_WORK = {"a loop": "while True: pass", "a copy in L2": _COPY.format(40_000), "in memory": _COPY.format(16 << 20)}
 GOAL_GAIN, GOAL_WASTED, GOAL_JAIN, GOAL_OVERHEAD, GOAL_KEPT, GOAL_TCP = 1.2, 0.05, 0.99, 0.01, 0.95, 0.8
 
 
@@ -202,17 +206,36 @@ def two_chains_placed() -> list[Placed]:
     return [*on_one, *on_two, *on_four]
 
 
-def cheap_keeps(placed: Placed, way: Way, given: argparse.Namespace) -> tuple[list[float], Runs, Runs]:
-    """Return what the cheap chain keeps of its throughput alone, by round, and the runs beside the other and alone."""
+def two_chains(placed: Placed) -> tuple[ChainSystem, ChainSystem]:
+    """Return both chains, and the cheap one alone."""
     names, costs = ("first", "light", "heavy", "last"), (270.0, 120.0, 4500.0, 300.0)
     stages = tuple(ChainStage(*each[:2], cycles=(each[2],)) for each in zip(names, placed.cores, costs, strict=True))
     cheap = ServiceChain("cheap", ("first", "light", "last"), mpps=placed.cheap_mpps)
     dear = ServiceChain("dear", ("first", "heavy", "last"), mpps=placed.dear_mpps)
     both, alone = (ChainSystem(stages, chains, queue_capacity=CAPACITY) for chains in ((cheap, dear), (cheap,)))
-    beside, by_itself = (alternate(system, [way], given) for system in (both, alone))
+    return both, alone
+
+
+def cheap_keeps(placed: Placed, way: Way, given: argparse.Namespace) -> tuple[list[float], Runs, Runs]:
+    """Return what the cheap chain keeps of its throughput alone, by round, and the runs beside the other and alone."""
+    beside, by_itself = (alternate(system, [way], given) for system in two_chains(placed))
     pairs = zip(beside.results[way], by_itself.results[way], strict=True)
     kept = [one.chains[0].delivered_mpps / other.chains[0].delivered_mpps for one, other in pairs]
     return kept, beside, by_itself
+
+
+def show_other_core_busy(placed: Placed, given: argparse.Namespace) -> None:
+    """Run the cheap chain alone while a program that shares only the clock, or also the caches, has the other core."""
+    rates = {}
+    for work, code in OTHER_WORK.items():
+        program = subprocess.Popen(["taskset", "-c", str(placed.cores[2]), sys.executable, "-c", code])
+        try:
+            rates[work] = alternate(two_chains(placed)[1], [NICE[0]], given).median(NICE[0], goodput)
+        finally:
+            program.kill()
+            program.wait()
+    told = ", ".join(f"{work} {rate:.2f}" for work, rate in rates.items())
+    print(f"  cheap chain alone [Mpps], on the other core {told}")
 
 
 def dear_share(result: HostChainResult) -> float:
@@ -237,6 +260,8 @@ def show_shared(given: argparse.Namespace) -> None:
             print(
                 f"  alone {rate:.2f} Mpps on {busy:.1%} of a core; in first and last the costly one takes {taken:.1%}"
             )
+        if placed.name == "two cores":
+            show_other_core_busy(placed, given)
     if (cores := len(os.sched_getaffinity(0))) < 5:
         print(f"four cores: not run, as it needs five CPUs, one of them for the manager; this process may use {cores}")
 

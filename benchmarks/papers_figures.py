@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,10 @@ import yaml
 from phenomena_runs import ANY, Line
 
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
+from slomo.models.library import ModelLibrary
+from slomo.records.catalog import find_dataset
 from slomo.training.metric_ranking import RankedMetric, rank_metrics
+from slomo.training.training import train
 from slomo.vocabulary.chain_file import DEFAULT_CAPACITY
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload import Workload
@@ -287,9 +291,7 @@ def slomo_errors(seed: int) -> Iterator[Line]:
     from slomo.evaluation.evaluate import evaluate
     from slomo.profiling.campaign.run import run_campaign
     from slomo.profiling.plans.basic import mixes_plan
-    from slomo.records.catalog import find_dataset
     from slomo.testbed.simulated import SimulatedTestbed
-    from slomo.training.training import train
 
     rivals = {"dobrescu": "Dobrescu's", "bubbleup": "Bubble-Up's"}
     for machine in ("e5-2620v4", "silver-4110"):
@@ -312,7 +314,6 @@ def slomo_metrics(seed: int) -> Iterator[Line]:
 
     The seed draws which settings are left out together; the datasets are what they are.
     """
-    from slomo.records.catalog import find_dataset
     from slomo.records.dataset import ProfileDataset
 
     names = {f"competition.{name}" for name in CANDIDATES}
@@ -345,13 +346,17 @@ def slomo_link(seed: int) -> Iterator[Line]:
         yield Line("link", what, "-", without / best, 1.1, 1e9)
 
 
+@cache
+def shipped_models(machine: str) -> ModelLibrary:
+    """Return the default models of a shipped dataset."""
+    return train(find_dataset(f"slomo-{machine}"))
+
+
 def slomo_utilisation(seed: int) -> Iterator[Line]:
     """Admit a draw of requests with SLOMO's predictor and its rivals at equal safety, and judge what was admitted."""
     import utilisation
 
-    from slomo.models.library import ModelLibrary
-
-    library = ModelLibrary.load(_MODELS[0] / "models")
+    library = shipped_models(utilisation.MACHINE)
     found = utilisation.compared(library, utilisation.drawn(library, seed))
     ours = found["slomo, equilibrium"].requests
     published, beyond = ("slomo, composed", "6-14", 14.0), ("slomo, equilibrium", "-", 1e9)
@@ -372,9 +377,7 @@ def slomo_beside_e2(seed: int) -> Iterator[Line]:
     """Admit the same draw by E2, on as many cores of a server as are as safe."""
     import utilisation
 
-    from slomo.models.library import ModelLibrary
-
-    library, judge = ModelLibrary.load(_MODELS[0] / "models"), utilisation.make_judge()
+    library, judge = shipped_models(utilisation.MACHINE), utilisation.make_judge()
     requests = utilisation.drawn(library, seed)
     ours = utilisation.by_predictor({"": library}, requests, ("default",), "equilibrium", judge).requests
     _, equal = utilisation.by_e2(library, requests, judge)
@@ -445,8 +448,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("slomo-errors", SLOMO, "abstract", "errors of three predictors", slomo_errors),
     Figure("slomo-metrics", SLOMO, "section 5.1", "metrics selected", slomo_metrics),
     Figure("slomo-link", SLOMO, "section 5.1", "metrics selected, memory on the other socket", slomo_link),
-    Figure("slomo-utilisation", SLOMO, "utilisation", "requests admitted", slomo_utilisation, takes_models=True),
-    Figure("slomo-utilisation-e2", SLOMO, "utilisation", "beside E2", slomo_beside_e2, takes_models=True),
+    Figure("slomo-utilisation", SLOMO, "utilisation", "requests admitted", slomo_utilisation),
+    Figure("slomo-utilisation-e2", SLOMO, "utilisation", "beside E2", slomo_beside_e2),
     *(
         Figure(
             f"resq-{name}", RESQ, name.replace("fig", "Fig. ").replace("table", "Table "), "see the rows",
