@@ -195,15 +195,21 @@ def _weighted(system: ChainSystem, users: Sequence[RingUser], costs_ns: Sequence
 def rules_of(runs: Sequence[HostChainResult], ring: int) -> TurnRules:
     """Return the packet source's timing in the given runs, and the time slices of this machine's scheduler.
 
-    The manager's polling interval grows with the packets it moves: a line is fitted through the runs.
+    The manager's polling interval grows with the packets it moves. The line through the runs is that of Theil and Sen
+    (median of the slopes of all pairs), since a manager that falls behind moves packets that have left its cache: a few
+    such runs would decide a line of least squares.
     """
     looks_us = np.array([1e6 / run.looks_per_s for run in runs])
     moved = np.array([run.delivered_mpps for run in runs]) * looks_us
-    per_packet, pause = np.polyfit(moved, looks_us, 1) if np.ptp(moved) > 1.0 else (0.0, float(looks_us.mean()))
+    one, other = np.triu_indices(len(runs), 1)
+    apart = np.abs(moved[other] - moved[one]) > 1.0
+    slopes = (looks_us[other] - looks_us[one])[apart] / (moved[other] - moved[one])[apart]
+    per_packet = float(np.median(slopes)) if apart.any() else 0.0
+    pause = float(np.median(looks_us - per_packet * moved))
     return TurnRules(
         ring=ring - 1,
-        pause_us=max(float(pause), 1.0),
-        per_packet_us=max(float(per_packet), 0.0),
+        pause_us=max(pause, 1.0),
+        per_packet_us=max(per_packet, 0.0),
         slice_us=_BASE_SLICE_US * (1 + int(math.log2(min(os.cpu_count() or 1, _MOST_PROCESSORS)))),
         tick_us=1e6 * time.clock_getres(_COARSE_CLOCK),
     )
