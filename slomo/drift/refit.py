@@ -59,7 +59,7 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
     Raises InvalidValueError for a family that cannot be scaled; UnknownNameError without runs of the workload;
     MissingMetricError if none of them was alone, since everything else is relative to solo throughput.
     """
-    if fixed := [name for name, each in model.sensitivity.items() if not isinstance(each, _SCALABLE)]:
+    if fixed := [name for name, sensitivity in model.sensitivity.items() if not isinstance(sensitivity, _SCALABLE)]:
         raise InvalidValueError(
             f"models of '{model.workload.key}' on {model.machine} of family {', '.join(fixed)} cannot be corrected by "
             "a few runs",
@@ -70,8 +70,8 @@ def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
     if not gain > SURE * standard_error:
         return model
     updated = _scaled_to(model, subject)
-    told = {**updated.manifest["refit"], "gain_of_solo": gain, "standard_error": standard_error}
-    return replace(updated, manifest={**updated.manifest, "refit": told})
+    summary = {**updated.manifest["refit"], "gain_of_solo": gain, "standard_error": standard_error}
+    return replace(updated, manifest={**updated.manifest, "refit": summary})
 
 
 def _gain(model: NFModel, subject: Subject) -> tuple[float, float]:

@@ -214,16 +214,16 @@ def groundless(subject: NFModel, model: str, calibration: ConformalCalibration) 
     Parameters are those of :func:`doubt`.
     """
     if calibration.source == CARRIED:
-        told = subject.manifest.get("transfer", {})
-        origin = told.get("from", "another machine")
+        transfer = subject.manifest.get("transfer", {})
+        origin = transfer.get("from", "another machine")
         return (
             f"'{model}' is carried over from {origin}; to know how far it is off takes runs "
-            f"beside others here: of it {told.get('held_out', 0)} (needed 1), of all functions together "
-            f"{told.get('held_out_of_all', 'an unknown number')} of {FEWEST_OF_TRANSFER}"
+            f"beside others here: of it {transfer.get('held_out', 0)} (needed 1), of all functions together "
+            f"{transfer.get('held_out_of_all', 'an unknown number')} of {FEWEST_OF_TRANSFER}"
         )
     family = subject.sensitivity.get(model)
     if family is not None and family.composition == "none":
         measured = "nothing was measured beside others" if not subject.knows_pressure else "it reads no pressure"
         return f"'{model}' stands in place of a model: {measured}"
-    told = subject.manifest.get(DOUBTS, {}).get(model)
-    return None if told is None else str(told)
+    doubt = subject.manifest.get(DOUBTS, {}).get(model)
+    return None if doubt is None else str(doubt)

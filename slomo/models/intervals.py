@@ -316,8 +316,8 @@ def _quantile(calibration: ConformalCalibration, ascending: Floats, weights: Flo
     last score.
     """
     whole = float(weights.sum())
-    wanted = (whole + 1.0) * share
-    spared = max(wanted - outwards(whole, share, calibration.scatter), 1.0) if wanted >= 1.0 else wanted
+    weight = (whole + 1.0) * share
+    spared = max(weight - outwards(whole, share, calibration.scatter), 1.0) if weight >= 1.0 else weight
     rank = int(np.searchsorted(np.cumsum(weights), spared + 1e-9, side="right"))
     return float(ascending[rank - 1]) if rank >= 1 else -math.inf
 

@@ -230,10 +230,10 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     def _of_one_machine_each(self) -> "ModelLibrary":
         """Return this library, after checking that all models of a machine name are of one machine."""
-        told: dict[str, str] = {}
+        fingerprints: dict[str, str] = {}
         for (machine, _), item in self._models.items():
             if item.machine_fingerprint:
-                first = told.setdefault(machine, item.machine_fingerprint)
+                first = fingerprints.setdefault(machine, item.machine_fingerprint)
                 require_same(machine, first, item.machine_fingerprint, "another of these models")
         return self
 

@@ -147,7 +147,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
 
     def named_beside(self, name: str, others: Iterable["NFModel"]) -> str:
         """Return the family that a name selects beside others: ``pairs`` if one of them is known by name alone."""
-        by_name = name == DEFAULT_MODEL and PAIRS in self.sensitivity and any(each.chosen == PAIRS for each in others)
+        by_name = name == DEFAULT_MODEL and PAIRS in self.sensitivity and any(model.chosen == PAIRS for model in others)
         return PAIRS if by_name else name
 
     def model(self, name: str) -> SensitivityModel:

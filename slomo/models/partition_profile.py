@@ -121,7 +121,7 @@ def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
 def library_of(profiles: Sequence[PartitionProfile], machine: Machine) -> ModelLibrary:
     """Return a library of models that include profiles over cache ways and throttles."""
     made = ModelLibrary()
-    for profile in [each for each in profiles if each.machine == machine.name] or profiles:
+    for profile in [candidate for candidate in profiles if candidate.machine == machine.name] or profiles:
         made = profile.added_to(made, machine)
     return made
 

@@ -24,8 +24,8 @@ def ports_full(
     if most_gbps == math.inf:
         return np.zeros(len(who), dtype=bool)
     gbps = solo_gbps[who]
-    if offered_mpps is not None and (given := np.isfinite(offered_mpps)).any():
-        gbps = np.where(given & (who >= 0), wire_gbps(frames[who], offered_mpps), gbps)
+    if offered_mpps is not None and (is_limited := np.isfinite(offered_mpps)).any():
+        gbps = np.where(is_limited & (who >= 0), wire_gbps(frames[who], offered_mpps), gbps)
     full: NDArray[np.bool_] = gbps.sum(axis=1) > most_gbps
     return full
 

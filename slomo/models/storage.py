@@ -86,8 +86,8 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
             for model in models:
                 for key, entry in before.items():
                     if key[0] == model.machine and key not in keys:
-                        told = model.machine_fingerprint
-                        require_same(model.machine, entry.machine_fingerprint, told, "what is to be kept beside them")
+                        own = model.machine_fingerprint
+                        require_same(model.machine, entry.machine_fingerprint, own, "what is to be kept beside them")
             _sweep(directory, {*names, *(entry.folder.name for entry in before.values())}, is_whole=is_whole)
             superseded = {before[key].folder.name for key in keys if key in before} - {*names}
             _note(directory, superseded, unfinished=names)
@@ -133,8 +133,8 @@ def _found(directory: Path) -> dict[tuple[str, str], Entry]:
     for path in sorted(directory.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime_ns):
         try:
             manifest = _object(path)
-            told = convert(manifest, _Row, str(path), HINT)
-            entry = Entry(path.parent, told.machine, told.workload)
+            row = convert(manifest, _Row, str(path), HINT)
+            entry = Entry(path.parent, row.machine, row.workload)
             model = read_model(entry)
         except ConfigurationError as unread:
             warnings.warn(f"{path.parent} stays where it is, in no index: {unread.message}", stacklevel=5)
@@ -179,8 +179,8 @@ def _sweep(directory: Path, names_kept: Collection[str], *, is_whole: bool) -> N
     with suppress(ConfigurationError):
         noted = _object(directory / LEAVING)
         if noted.get("digest") == _digest(noted):
-            told = convert(noted, _Leaving, LEAVING)
-            names = {*told.unfinished, *(told.superseded if is_whole else ())}
+            leaving = convert(noted, _Leaving, LEAVING)
+            names = {*leaving.unfinished, *(leaving.superseded if is_whole else ())}
     for folder in (directory / name for name in names - {*names_kept} if _VERSION.fullmatch(name)):
         with suppress(ConfigurationError):
             if _object(folder / MANIFEST).get("schema_version") != SCHEMA_VERSION:
@@ -221,9 +221,9 @@ def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
                 stacklevel=5,
             )
             continue
-        told = convert(row, _Row, str(path), HINT)
-        folder = directory / plain_name(told.folder, path)
-        entries.append(Entry(folder, told.machine, told.workload, told.machine_fingerprint))
+        checked = convert(row, _Row, str(path), HINT)
+        folder = directory / plain_name(checked.folder, path)
+        entries.append(Entry(folder, checked.machine, checked.workload, checked.machine_fingerprint))
     return entries
 
 
@@ -254,8 +254,8 @@ def read_model(entry: Entry) -> NFModel:
     version = _VERSION.fullmatch(entry.folder.name)
     if version and version[1] != _sha256(written)[:12]:
         raise ConfigurationError(f"{path} is not the one its folder is named by (sha256 differs)", hint=HINT)
-    told = model.machine_fingerprint
-    require_same(model.machine, entry.machine_fingerprint, told, f"{model.workload.key} in {entry.folder}")
+    fingerprint = model.machine_fingerprint
+    require_same(model.machine, entry.machine_fingerprint, fingerprint, f"{model.workload.key} in {entry.folder}")
     return model
 
 

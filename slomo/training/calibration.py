@@ -55,7 +55,7 @@ def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str)
     for number, (listed, offered, _) in enumerate(mixes):
         members[number, : len(listed)], loads[number, : len(offered)] = listed, offered
     keys, named = [*index], set(dataset.environment.get(PACKED, ()))
-    packed = np.array(["+".join(sorted(keys[each] for each in listed)) in named for listed, _, _ in mixes], dtype=bool)
+    packed = np.array(["+".join(sorted(keys[who] for who in listed)) in named for listed, _, _ in mixes], dtype=bool)
     return MixRows(members[:, 0], members[:, 1:], np.array([mpps for _, _, mpps in mixes]), loads, packed)
 
 

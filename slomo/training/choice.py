@@ -62,13 +62,13 @@ def with_choice(models: Sequence[NFModel], rows: MixRows) -> list[NFModel]:
         chosen = best or next(iter(candidates(model)), "")
         if model.manifest.get("noise"):
             chosen = surely[number]
-        told = {
+        choice = {
             "family": chosen,
             "error_percent_of_solo": {name: round(error, 4) for name, error in errors.items()},
             "mixes": int(own.sum()),
             "mixes_of_machine": len(rows.mpps),
         }
-        result.append(replace(model, chosen=chosen, manifest={**model.manifest, "default": told}))
+        result.append(replace(model, chosen=chosen, manifest={**model.manifest, "default": choice}))
     return result
 
 

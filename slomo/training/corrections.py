@@ -334,15 +334,15 @@ def jointly(functions: Sequence[Corrected]) -> list[Corrected]:
     These are the shares of carried variation that are kept, and the weight of the second prediction: the inverse of its
     mean squared error in held-out runs, over the sum of both predictions' inverses.
     """
-    leak = leak_of([each.card for each in functions if each.card is not None and each.neighbours.any()])
-    functions = [each.leaking(leak) for each in functions]
-    functions = [replace(each, kept=kept) for each, kept in zip(functions, kept_shares(functions), strict=True)]
-    functions = [each.with_counted() if len(each.mpps_there) else each for each in functions]
-    errors = [each.left_out() for each in functions if len(each.counted)]
-    first, second = (np.concatenate([each[side] for each in errors] or [np.zeros(0)]) for side in (0, 1))
+    leak = leak_of([function.card for function in functions if function.card is not None and function.neighbours.any()])
+    functions = [function.leaking(leak) for function in functions]
+    functions = [replace(function, kept=kept) for function, kept in zip(functions, kept_shares(functions), strict=True)]
+    functions = [function.with_counted() if len(function.mpps_there) else function for function in functions]
+    errors = [function.left_out() for function in functions if len(function.counted)]
+    first, second = (np.concatenate([function[side] for function in errors] or [np.zeros(0)]) for side in (0, 1))
     total = float(np.square(first).sum() + np.square(second).sum())
     share = float(np.square(first).sum()) / total if total > 0.0 else 0.0
-    return [replace(each, counted_share=share) if len(each.counted) else each for each in functions]
+    return [replace(function, counted_share=share) if len(function.counted) else function for function in functions]
 
 
 def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
@@ -353,12 +353,12 @@ def kept_shares(functions: Sequence[Corrected]) -> list[Mapping[str, float]]:
     as the mean error of all functions in whose runs the counter is not always 0: of 0 there are no relative errors.
     """
     shares: list[dict[str, float]] = [{} for _ in functions]
-    for name in sorted({name for each in functions for name in each.own}):
-        own = [each.own_errors(name) if name in each.own else np.zeros(len(_KEPT)) for each in functions]
-        is_counted = [name in each.own and bool(each.own[name][0].any()) for each in functions]
+    for name in sorted({name for function in functions for name in function.own}):
+        own = [function.own_errors(name) if name in function.own else np.zeros(len(_KEPT)) for function in functions]
+        is_counted = [name in function.own and bool(function.own[name][0].any()) for function in functions]
         everybody = np.mean(own, axis=0, where=np.array(is_counted)[:, np.newaxis]) if any(is_counted) else 0.0
-        for kept, errors in zip(shares, own, strict=True):
-            kept[name] = _KEPT[int(np.argmin(errors + everybody))]
+        for shares_of_function, errors in zip(shares, own, strict=True):
+            shares_of_function[name] = _KEPT[int(np.argmin(errors + everybody))]
     return list(shares)
 
 

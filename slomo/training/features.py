@@ -158,7 +158,7 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
     that is unknown too, the run is not selected.
     """
     limited, columns = np.zeros(len(frame), dtype=bool), ["beside.PCIEHIT", "beside.PCIEMISS"]
-    senders = {text: [_sent(each) for each in competitors_from_cell(text)] for text in set(frame["competitors"])}
+    senders = {text: [_sent(item) for item in competitors_from_cell(text)] for text in set(frame["competitors"])}
     for machine, described in environment.get("machines", {}).items():
         ports_gbps = Machine.from_dict(described).shared_wire_gbps()
         here = (frame["machine"] == machine) & (frame["competitor_count"] > 0) & (frame["plan"] != "imported")
@@ -166,17 +166,19 @@ def limited_by_ports(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
             continue
         rows = frame[here]
         sent = [senders[text] for text in rows["competitors"]]
-        frames_b = np.array([np.mean([size for size, _ in each]) for each in sent])
+        frames_b = np.array([np.mean([size for size, _ in competitors]) for competitors in sent])
         others_mpps = rows[columns].sum(axis=1) / (2.0 * np.ceil(frames_b / LINE_B))
         others_gbps = wire_gbps(frames_b, others_mpps)
         own_gbps = wire_gbps(rows["packet_size_b"], rows["throughput_mpps"])
         level = others_gbps / rows["competitor_count"]
         full = (own_gbps + others_gbps > FULL_PORT * ports_gbps) & (own_gbps > FULL_PORT * level)
         left_mpps = [
-            port_shares_mpps([int(size), *(b for b, _ in each)], [None, *(rate for _, rate in each)], ports_gbps)[0]
-            if all(rate is not None for _, rate in each)
+            port_shares_mpps(
+                [int(size), *(b for b, _ in competitors)], [None, *(rate for _, rate in competitors)], ports_gbps
+            )[0]
+            if all(rate is not None for _, rate in competitors)
             else np.inf
-            for size, each in zip(rows["packet_size_b"], sent, strict=True)
+            for size, competitors in zip(rows["packet_size_b"], sent, strict=True)
         ]
         limited[here] = full | (rows["throughput_mpps"] > SERVED * np.array(left_mpps))
     return limited
@@ -190,7 +192,7 @@ def limited_in_mixes(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
     runs = own_gbps.groupby([frame["machine"], frame["run_key"]])
     whole = (runs.transform("size") == frame["competitor_count"] + 1).to_numpy()
     described = environment.get("machines", {})
-    rates = {name: Machine.from_dict(each).shared_wire_gbps() for name, each in described.items()}
+    rates = {name: Machine.from_dict(document).shared_wire_gbps() for name, document in described.items()}
     ports_gbps = np.array([rates.get(name, np.inf) for name in frame["machine"]], dtype=float)
     full = runs.transform("sum") > FULL_PORT * ports_gbps
     most = own_gbps > FULL_PORT * runs.transform("max")
@@ -315,9 +317,9 @@ def _left_out(rows: "pd.DataFrame", read: Sequence[str]) -> dict[str, str]:
     """Return the columns of an imported table that no model can use, with reasons."""
     reasons: dict[str, str] = {}
     for name in METRICS:
-        told = float(rows[f"competition.{name}"].notna().mean())
-        if name not in read and told > 0.0:
-            reasons[name] = f"reported in {100.0 * told:.0f} % of the rows, needed {100.0 * REPORTED:.0f} %"
+        share = float(rows[f"competition.{name}"].notna().mean())
+        if name not in read and share > 0.0:
+            reasons[name] = f"reported in {100.0 * share:.0f} % of the rows, needed {100.0 * REPORTED:.0f} %"
         if rows[f"own.{name}"].notna().any():
             reasons[f"own.{name}"] = "of the target itself, not known of a row that is asked about"
     for name in (str(column) for column in rows.columns if str(column).startswith(TRAFFIC_PREFIX)):

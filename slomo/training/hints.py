@@ -44,8 +44,8 @@ def hints_of(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel])
 
 def _probed(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> Floats:
     """Return what probes tell of each function, shape (functions, 2, 1); NaN without probes."""
-    told = dataset.environment.get(PROBES, {}).get(machine, {})
-    of_functions = [told.get(model.workload.nf, {}) for model in models]
+    probes = dataset.environment.get(PROBES, {}).get(machine, {})
+    of_functions = [probes.get(model.workload.nf, {}) for model in models]
     return np.array([[[each.get(name, np.nan)] for name in ("suffers", "presses")] for each in of_functions])
 
 
@@ -64,10 +64,10 @@ def _counted(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel])
     counters = here.reindex(keys).set_axis(list(COUNTERS), axis=1)[names]
     counted = alone[alone.filter(regex=r"^own\.").notna().any(axis=1) & alone["target"].isin(keys)]
     if len(counted) and (lacking := counters.index[counters.isna().any(axis=1)].tolist()):
-        told = [f"'{key}' ({_where_missing(counted, machine, key, names)})" for key in lacking]
+        uncounted = [f"'{key}' ({_where_missing(counted, machine, key, names)})" for key in lacking]
         warnings.warn(
             f"co-locations by name on {machine}: functions without counters {', '.join(names)} of a solo run there "
-            f"count as average: {', '.join(told)}",
+            f"count as average: {', '.join(uncounted)}",
             stacklevel=4,
         )
     levels = counters.assign(L3MISS=(counters["L2MISS"] - counters["L3MISS"]).clip(lower=0.0))

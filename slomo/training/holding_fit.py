@@ -79,10 +79,10 @@ def _beside_competitor(subject: Subject, full_kib: float) -> tuple[Floats, Float
     )
     own = subject.own[:, subject.own_names.index("L3OCC")]
     share = misses / np.maximum(references, 1e-9)
-    told = (held + own > full_kib) & (share > _MISSING) & (subject.counts > 0) & (subject.mpps > 0.0)
-    share = np.minimum(share[told], 0.9999)
-    age_us = held[told] * _LINES_PER_KIB / references[told] * -np.log(share) / (1.0 - share)
-    return age_us * subject.mpps[told], own[told]
+    is_full = (held + own > full_kib) & (share > _MISSING) & (subject.counts > 0) & (subject.mpps > 0.0)
+    share = np.minimum(share[is_full], 0.9999)
+    age_us = held[is_full] * _LINES_PER_KIB / references[is_full] * -np.log(share) / (1.0 - share)
+    return age_us * subject.mpps[is_full], own[is_full]
 
 
 class _Full(NamedTuple):

@@ -66,7 +66,7 @@ def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int
     if not len(frame):
         return list(models)
     every = dataset.frame
-    return [replace(each, latency=fit_latency(_rows(every, frame, each), each.solo_mpps, seed)) for each in models]
+    return [replace(model, latency=fit_latency(_rows(every, frame, model), model.solo_mpps, seed)) for model in models]
 
 
 def _rows(everything: "pd.DataFrame", reduced: "pd.DataFrame", model: NFModel) -> LatencyRows:

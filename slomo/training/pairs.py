@@ -171,7 +171,7 @@ def _by_profiles(models: Sequence[NFModel]) -> MixRows:
     """Return all pairs of profiled functions, with the rates that the equilibrium predicts."""
     profiled = [number for number, model in enumerate(models) if model.response is not None]
     pairs = np.array([*itertools.product(range(len(profiled)), repeat=2)], dtype=np.int64).reshape(-1, 2)
-    if len({each.pressure_names for number in profiled if (each := models[number].response) is not None}) != 1:
+    if len({response.pressure_names for number in profiled if (response := models[number].response) is not None}) != 1:
         return MixRows(pairs[:0, 0], pairs[:0, 1:], np.zeros(0))
     joint = solve_joint([models[number] for number in profiled], pairs, first_only=True)
     numbers = np.array(profiled)[pairs[joint.converged]]
@@ -217,7 +217,7 @@ def fit_pairs(
         family = _sensitivity(model, latent, read.chosen(own), number, np.array(identity, dtype=float), pressing)
         names, pressure_on = family.feature_names[:-1], read.counts[own] @ latent.pressure
         covered = applicability(names, np.vstack([np.zeros((1, len(names))), pressure_on]))
-        told: dict[str, object] = {
+        summary: dict[str, object] = {
             "rank": chosen.rank,
             "strength": chosen.strength,
             "drawn_to": chosen.source or "mean",
@@ -227,7 +227,7 @@ def fit_pairs(
             "next": _next(latent, read, models, number),
         }
         doubt = {} if own.any() else {PAIRS: f"'{model.workload.nf}' was never measured beside another function"}
-        manifest = {**model.manifest, PAIRS: told, DOUBTS: {**model.manifest.get(DOUBTS, {}), **doubts, **doubt}}
+        manifest = {**model.manifest, PAIRS: summary, DOUBTS: {**model.manifest.get(DOUBTS, {}), **doubts, **doubt}}
         known = {**model.calibration, PAIRS: calibration[number]} | ({REPEATS: repeats} if repeats.count else {})
         answering: dict[str, Any] = {}
         if model.knows_pressure:

@@ -169,7 +169,7 @@ def _with_knees(response: PartitionResponse) -> PartitionResponse:
     points before and the two points after a gap therefore meet at that size. Below one way there is no such line.
     """
     ways = response.ways
-    time = [1.0 / response.mpps(each, response.idle_ns) for each in ways]
+    time = [1.0 / response.mpps(way, response.idle_ns) for way in ways]
     slope = [(time[i + 1] - time[i]) / (ways[i + 1] - ways[i]) for i in range(len(ways) - 1)]
     knees = []
     for i in range(1, len(ways) - 2):

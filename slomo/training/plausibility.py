@@ -45,8 +45,8 @@ def plausible_rows(dataset: ProfileDataset) -> ProfileDataset:
         return dataset
     left, named = absurd.copy(), []
     for reason, rows in reasons.items():
-        if (told := left & rows).any():
-            listed = [f"{row} ({frame[schema.TARGET].iloc[row]}, {mpps[row]:.4g} Mpps)" for row in np.flatnonzero(told)]
+        if (new := left & rows).any():
+            listed = [f"{row} ({frame[schema.TARGET].iloc[row]}, {mpps[row]:.4g} Mpps)" for row in np.flatnonzero(new)]
             named.append(f"{reason}: row{'s' if len(listed) > 1 else ''} {', '.join(listed)}")
         left &= ~rows
     warnings.warn(

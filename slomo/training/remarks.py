@@ -22,8 +22,8 @@ def remarks(model: NFModel) -> tuple[str, ...]:
             f"intervals of {100 * USUAL_COVERAGE:g} % need {lacking} more rows than the {calibration.count} there are; "
             "until then they span everything it can do"
         )
-    if told := model.manifest.get("transfer"):
-        sentences.append(f"carried over from {told['from']}, corrected by {told['runs']} runs on {model.machine}")
+    if source := model.manifest.get("transfer"):
+        sentences.append(f"carried over from {source['from']}, corrected by {source['runs']} runs on {model.machine}")
     if following := model.manifest.get("pairs", {}).get("next"):
         sentences.append(f"the pair to measure next is with {following}: its loss is least certain")
     table = model.manifest.get("table", {})
@@ -32,9 +32,9 @@ def remarks(model: NFModel) -> tuple[str, ...]:
         error = model.manifest.get("default", {}).get("error_percent_of_solo", {}).get(family)
         scenarios = rows.get("settings", 0) if rows.get("settings", 0) < rows.get("fitted", 0) else 0
         by = f" that leaves out whole scenarios ({scenarios})" if scenarios else ""
-        told = "" if error is None else f", {error:.2g} % off in cross-validation{by}"
+        off = "" if error is None else f", {error:.2g} % off in cross-validation{by}"
         sentences.append(
-            f"'{family}' answers{told}; it reads {', '.join(model.model(family).feature_names) or 'nothing'}"
+            f"'{family}' answers{off}; it reads {', '.join(model.model(family).feature_names) or 'nothing'}"
         )
     sentences += [f"{name} is left out: {why}" for name, why in table.get("columns_left_out", {}).items()]
     return tuple(sentences)

@@ -332,9 +332,9 @@ def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, s
     (`equilibrium`) is tested on those mixes whose NFs all have a trained response.
     """
     rows = rows.saturated()
-    told: list[dict[str, str]] = [{} for _ in models]
+    reasons: list[dict[str, str]] = [{} for _ in models]
     if not 0 < len(rows.mpps) < ENOUGH_IN_ALL:
-        return told
+        return reasons
     members = np.column_stack([rows.target, rows.members])
     knows = np.array([*(model.response is not None for model in models), True], dtype=bool)
     joint = np.full(len(rows.mpps), np.nan)
@@ -349,8 +349,8 @@ def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, s
         for name, (calibration, answer) in answers.items():
             predicted = predict_mixes(models, rows.chosen(own), name) if answer is None else answer[own]
             if why := contradiction(calibration, model.solo_mpps, rows.chosen(own), predicted):
-                told[number][name] = f"measured mixes contradict '{name}': {why}"
-    return told
+                reasons[number][name] = f"measured mixes contradict '{name}': {why}"
+    return reasons
 
 
 def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibrary:

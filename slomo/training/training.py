@@ -132,13 +132,13 @@ def _fit_subject(
             left_out[family.name] = reason.message
             continue
         vectors, own = subject.columns(names)[rows], None if weights is None else weights[rows]
-        told = WeightedRows(names, vectors, subject.mpps[rows], subject.solo_mpps, facts["seed"], own)
-        guess = _held_out(family, subject, rows, told)
+        weighted = WeightedRows(names, vectors, subject.mpps[rows], subject.solo_mpps, facts["seed"], own)
+        guess = _held_out(family, subject, rows, weighted)
         guesses[family.name] = np.full(len(subject.mpps), np.nan)
         guesses[family.name][rows] = guess
-        sensitivity[family.name] = fit_rows(family, told)
-        calibration[family.name] = _calibration(subject, told.mpps, guess)
-        errors[family.name] = relative_errors(told.mpps, guess, subject.solo_mpps)
+        sensitivity[family.name] = fit_rows(family, weighted)
+        calibration[family.name] = _calibration(subject, weighted.mpps, guess)
+        errors[family.name] = relative_errors(weighted.mpps, guess, subject.solo_mpps)
     weights_of_families, guess = _averaged(subject, guesses, facts["seed"])
     if len(weights_of_families) > 1:
         members = {name: sensitivity[name] for name in weights_of_families}
@@ -217,14 +217,14 @@ def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], A
     return names, rows
 
 
-def _held_out(family: ModelFamily, subject: Subject, rows: Any, told: WeightedRows) -> Floats:
+def _held_out(family: ModelFamily, subject: Subject, rows: Any, weighted: WeightedRows) -> Floats:
     def fit(seen: Any) -> Any:
-        weights = None if told.weights is None else told.weights[seen]
-        part = replace(told, vectors=told.vectors[seen], mpps=told.mpps[seen], weights=weights)
+        weights = None if weighted.weights is None else weighted.weights[seen]
+        part = replace(weighted, vectors=weighted.vectors[seen], mpps=weighted.mpps[seen], weights=weights)
         model = fit_rows(family, part)
-        return lambda left_out: model.predict_mpps(told.vectors[left_out])
+        return lambda left_out: model.predict_mpps(weighted.vectors[left_out])
 
-    return held_out(fit, folds(subject.groups[rows], told.seed, _FOLDS_OF_TABLES if subject.imported else FOLDS))
+    return held_out(fit, folds(subject.groups[rows], weighted.seed, _FOLDS_OF_TABLES if subject.imported else FOLDS))
 
 
 def _noise(subject: Subject) -> dict[str, float]:
@@ -252,14 +252,14 @@ def _with_mixes(
     for machine in dict.fromkeys(model.machine for model in fitted):
         models = [model for model in fitted if model.machine == machine]
         mixes = mix_rows(dataset, models, machine)
-        by_model, told = calibrations(models, mixes), contradictions(models, mixes)
+        by_model, doubts = calibrations(models, mixes), contradictions(models, mixes)
         of_models = {subject.workload.key: subject for subject in listed if subject.machine == machine}
         learn = partial(with_responses, models, channel=facts["channels"][machine], seed=facts["seed"])
         learned, held_out = learned_from_mixes(dataset, of_models, models, mixes, learn, facts["seed"])
         models = with_choice(widened(learned, mixes, held_out), mixes)
         for number, model in enumerate(models):
             calibration = {**model.calibration, **by_model[number]}
-            manifest = {**model.manifest, "intervals": summary(calibration), DOUBTS: told[number]}
+            manifest = {**model.manifest, "intervals": summary(calibration), DOUBTS: doubts[number]}
             finished.append(replace(model, calibration=calibration, manifest=manifest))
     return finished
 

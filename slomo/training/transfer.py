@@ -75,16 +75,16 @@ def transfer(
     environment = {**({} if runs is None else runs.environment), "machines": {machine.name: machine.to_dict()}}
     seen = {subject.workload.saturated.key: subject for subject in (() if runs is None else subjects(runs))}
     rich = {key for key, subject in seen.items() if int((subject.counts > 0).sum()) >= ENOUGH_RUNS}
-    wanted = [
+    sources = [
         library[owner, key]
         for owner, key in library
         if key not in rich and (targets is None or key in targets or library[owner, key].workload.nf in targets)
     ]
-    keys = {model.workload.key: model.workload.saturated.key for model in wanted}
+    keys = {model.workload.key: model.workload.saturated.key for model in sources}
     known = {key: seen[saturated] for key, saturated in keys.items() if saturated in seen}
 
     def corrected(runs: Mapping[str, Subject]) -> list[Corrected]:
-        return [Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in wanted]
+        return [Corrected.of(model, before, machine, runs.get(model.workload.key)) for model in sources]
 
     errors = HeldOut.of(corrected(known))
 
@@ -93,7 +93,7 @@ def transfer(
         return {each.model.workload.key: _model(each, errors, environment, seed) for each in jointly(corrected(runs))}
 
     models = list(carry(known).values())
-    others = sorted(rich | (seen.keys() - {model.workload.key for model in wanted}))
+    others = sorted(rich | (seen.keys() - {model.workload.key for model in sources}))
     others = [key for key in others if targets is None or key in targets or seen[key].workload.nf in targets]
     if runs is not None and others:
         models += list(train(runs, targets=others, seed=seed).values())
@@ -109,8 +109,8 @@ def transfer(
 def _measured_on(library: ModelLibrary, machine: Machine) -> Machine:
     """Return the machine on which a library was measured; it must be a single one."""
     if len(library.machines) != 1:
-        told = ", ".join(library.machines) or "none"
-        raise ConfigurationError(f"models of one machine can be carried to {machine.name}, got those of: {told}")
+        machines = ", ".join(library.machines) or "none"
+        raise ConfigurationError(f"models of one machine can be carried to {machine.name}, got those of: {machines}")
     name = library.machines[0]
     model = next(iter(library.values()))
     described = model.manifest.get("environment", {}).get("machines", {}).get(name)

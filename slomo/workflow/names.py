@@ -42,7 +42,7 @@ def dataset_of(dataset: "ProfileDataset | str | Path | Sequence[ProfileDataset |
     if isinstance(dataset, Sequence):
         if not dataset:
             raise InvalidValueError("a list without a dataset", hint="give what `profile` returned, or paths to it")
-        whole, *others = [dataset_of(each) for each in dataset]
+        whole, *others = [dataset_of(part) for part in dataset]
         for other in others:
             whole = whole.merge(other)
         return whole

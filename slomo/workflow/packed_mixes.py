@@ -59,11 +59,11 @@ def packed_mixes_plan(
             "command without packed mixes writes it as a dataset",
         )
     least, draw = _least_shares(models, machine.cores_per_socket), np.random.default_rng([seed, 0x7061636B])
-    wanted = draw.integers(len(models), size=_REQUESTS * count)
-    shares = least[wanted] + (1.0 - least[wanted]) * draw.random(len(wanted))
+    kinds = draw.integers(len(models), size=_REQUESTS * count)
+    shares = least[kinds] + (1.0 - least[kinds]) * draw.random(len(kinds))
     requests = [
         Request(str(number), models[kind].workload, SLO(min_share=max(round(share, 2), 0.01)))
-        for number, (kind, share) in enumerate(zip(wanted.tolist(), shares.tolist(), strict=True))
+        for number, (kind, share) in enumerate(zip(kinds.tolist(), shares.tolist(), strict=True))
     ]
     servers = tuple(Server(str(number), machine) for number in range(len(requests)))  # type: ignore[arg-type]
     placer = Placer(library, Cluster(servers), "predicted", confidence=0.5)  # as far as predictions allow

@@ -164,7 +164,7 @@ class _MixRunner:
     seed: int
 
     def machine(self, name: str) -> Machine:
-        return next((each for each in self.machines if each.name == name), None) or load_machine(name)
+        return next((machine for machine in self.machines if machine.name == name), None) or load_machine(name)
 
     def __call__(self, colocation: Colocation) -> RunRecord:
         opened = (

@@ -155,5 +155,5 @@ def predict_batch(
 
     predictor = Predictor(library, machine, model, compat, method=method, window_s=window_s)
     lists = [mix if isinstance(mix, (list, tuple)) else named(mix) for mix in sequence_of(mixes)]  # type: ignore[arg-type]
-    each = [targets] * len(lists) if isinstance(targets, (str, Workload)) else sequence_of(targets)
-    return predictor.predict_batch(each, lists, coverage)
+    asked = [targets] * len(lists) if isinstance(targets, (str, Workload)) else sequence_of(targets)
+    return predictor.predict_batch(asked, lists, coverage)

@@ -201,8 +201,8 @@ def profile(
         for name, following in _following(measured, host, settings, running).items():
             beside = None if store is None else f"{store}.{name}"
             added = run_campaign(following, opened, beside, running.jobs, running.progress)
-            told = {PACKED: sorted({*map(tenants_key, following.colocations)})} if name == "packed" else {}
-            measured = measured.merge(ProfileDataset(added.frame, added.environment | told))
+            packed = {PACKED: sorted({*map(tenants_key, following.colocations)})} if name == "packed" else {}
+            measured = measured.merge(ProfileDataset(added.frame, added.environment | packed))
     return measured
 
 
@@ -238,8 +238,8 @@ def _with_mixes(
     if plan is None:
         plan = _drawn_mixes(measured, workloads, machine, settings)
     mixes = run_campaign(plan, testbed, store, running.jobs, running.progress)
-    told = ProfileDataset(mixes.frame, mixes.environment | {"mixes": plan.name})
-    return measured.merge(told)
+    calibration = ProfileDataset(mixes.frame, mixes.environment | {"mixes": plan.name})
+    return measured.merge(calibration)
 
 
 def _drawn_mixes(

@@ -240,9 +240,9 @@ def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> d
     values: dict[str, Floats] = {}
     for name in _OWN:
         alone, beside = (part.frame[f"own.{name}"].to_numpy(dtype=float) for part in (solo, pressed))
-        told = np.append(np.median(alone) if len(alone) else np.nan, beside[picked])
-        if np.isfinite(told).all() and told.max() > 0.0:
-            values[name] = told
+        counters = np.append(np.median(alone) if len(alone) else np.nan, beside[picked])
+        if np.isfinite(counters).all() and counters.max() > 0.0:
+            values[name] = counters
     return values
 
 
@@ -291,10 +291,10 @@ def _residuals(values: Floats, measured: _Measured) -> Floats:
     seen = [run(competitors) for competitors in ((), *measured.competitions)]
     shares = np.array([sample.throughput_mpps for sample in seen[1:]]) / seen[0].throughput_mpps
     parts = [(shares - measured.shares) / measured.noise]
-    for name, told in measured.own.items():
-        floor = _OWN_FLOOR * told.max()
+    for name, counters in measured.own.items():
+        floor = _OWN_FLOOR * counters.max()
         simulated = np.array([sample.vector[name] for sample in seen])
-        parts.append(np.log((simulated + floor) / (told + floor)) / _OWN_NOISE)
+        parts.append(np.log((simulated + floor) / (counters + floor)) / _OWN_NOISE)
     parts.append(np.array([math.log(seen[0].throughput_mpps / measured.solo_mpps) / _SOLO_NOISE]))
     if measured.fits_machine:
         parts.append(np.log(values[len(_NAMES) :]) / np.array(list(_MACHINE_SPREAD.values())))

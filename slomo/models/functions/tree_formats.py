@@ -80,9 +80,9 @@ def plain_to_dict(ensemble: TreeEnsemble) -> dict[str, Any]:
 
 def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
     """Return the trees that :func:`plain_to_dict` described."""
-    told = convert(data, _PlainTrees, "trees", HINT)
-    feature, threshold, leaf = told.feature, told.threshold, told.leaf
-    if any(each.size and each.ndim != 2 for each in (feature, threshold, leaf)):
+    stored = convert(data, _PlainTrees, "trees", HINT)
+    feature, threshold, leaf = stored.feature, stored.threshold, stored.leaf
+    if any(table.size and table.ndim != 2 for table in (feature, threshold, leaf)):
         raise ConfigurationError("trees are no tables of one row each", hint=HINT)
     trees = len(feature)
     splits = feature.shape[1] if trees else 0
@@ -110,7 +110,7 @@ def plain_from_dict(data: object, n_features: int) -> TreeEnsemble:
         cut,
         np.ones(shape, dtype=bool),
         leaf.reshape(trees, splits + 1),
-        told.start,
+        stored.start,
         n_features,
     )
 

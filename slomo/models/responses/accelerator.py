@@ -96,7 +96,7 @@ def shared_mpps(
     service = np.array([use.service_ns for use in uses])
     requests = np.array([use.requests for use in uses])
     waits = np.array([use.pattern == "run-to-completion" for use in uses])
-    loads = [np.inf if each is None else each for each in offered_mpps or [None] * len(uses)]
+    loads = [np.inf if load is None else load for load in offered_mpps or [None] * len(uses)]
     if waits.sum() > 1:  # NFs that wait synchronise
         return in_step_mpps(core, service, requests, waits.tolist(), 1e3 / np.array(loads, dtype=np.float64))
     most = np.array(loads, dtype=np.float64) * 1e-3 * requests

@@ -79,8 +79,8 @@ class MostMoved:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "MostMoved":
         """Return the object that :meth:`to_dict` described."""
-        told = convert(data, dict[str, float], "most moved")
-        return cls(tuple(told.get("+".join(amount.metrics), np.inf) for amount in MOVED))
+        amounts = convert(data, dict[str, float], "most moved")
+        return cls(tuple(amounts.get("+".join(amount.metrics), np.inf) for amount in MOVED))
 
 
 def most_moved(names: Sequence[str], beside: Floats) -> MostMoved:

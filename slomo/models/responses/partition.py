@@ -105,8 +105,8 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     @cached_property
     def curve(self) -> tuple[tuple[int, float], ...]:
         """Numbers of ways that were profiled, and the throughput alone with each [Mpps]."""
-        each = zip(self.ways, self.busy_us, self.waits, strict=True)
-        rates = [(int(w), 1.0 / (busy + wait * self.idle_ns * 1e-3)) for w, busy, wait in each if w == int(w)]
+        points = zip(self.ways, self.busy_us, self.waits, strict=True)
+        rates = [(int(w), 1.0 / (busy + wait * self.idle_ns * 1e-3)) for w, busy, wait in points if w == int(w)]
         return tuple((ways, max(mpps for _, mpps in rates[: number + 1])) for number, (ways, _) in enumerate(rates))
 
     def alone_mpps(self, ways: float) -> float:

@@ -209,10 +209,10 @@ class _StoredTrees(Struct):
 
 
 def _trees(data: Mapping[str, Any], source: str | None) -> TreeSensitivity:
-    told = convert(data, _StoredTrees, "tree model", HINT)
-    names = told.feature_names
-    ensemble = plain_from_dict(told.trees, len(names)) if source is None else xgboost_from_json(source, len(names))
-    return TreeSensitivity(told.name, names, told.composition, ensemble, told.response, told.solo_mpps, source)
+    stored = convert(data, _StoredTrees, "tree model", HINT)
+    names = stored.feature_names
+    ensemble = plain_from_dict(stored.trees, len(names)) if source is None else xgboost_from_json(source, len(names))
+    return TreeSensitivity(stored.name, names, stored.composition, ensemble, stored.response, stored.solo_mpps, source)
 
 
 _KINDS = (LinearSensitivity, CurveSensitivity, ConstantSensitivity, SmoothSensitivity, MonotoneSensitivity,

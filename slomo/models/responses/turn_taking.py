@@ -66,12 +66,12 @@ class Player:
 
 def played_mpps(players: Sequence[Player]) -> list[float]:
     """Return every NF's throughput [Mpps] at one accelerator that serves them in turns."""
-    for number, each in enumerate(players):
-        each.begin(each.core_ns * 0.37 * number)
+    for number, player in enumerate(players):
+        player.begin(player.core_ns * 0.37 * number)
     free, last = 0.0, -1
     begun, before = 0.0, [0] * len(players)
     for turn in range((_WARM + _COUNTED) * len(players)):
-        start = max(free, min(each.ready_ns for each in players))
+        start = max(free, min(player.ready_ns for player in players))
         for step in range(1, len(players) + 1):
             chosen = (last + step) % len(players)
             if players[chosen].ready_ns <= start:
@@ -80,8 +80,8 @@ def played_mpps(players: Sequence[Player]) -> list[float]:
         free = start + players[chosen].service_ns
         players[chosen].served(free)
         if turn + 1 == _WARM * len(players):
-            begun, before = free, [each.packets for each in players]
-    return [1e3 * (each.packets - count) / (free - begun) for each, count in zip(players, before, strict=True)]
+            begun, before = free, [player.packets for player in players]
+    return [1e3 * (player.packets - count) / (free - begun) for player, count in zip(players, before, strict=True)]
 
 
 def in_step_mpps(core: Floats, service: Floats, requests: Floats, waits: Sequence[bool], least: Floats) -> Floats:

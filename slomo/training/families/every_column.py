@@ -45,7 +45,7 @@ class ExtraTreesFamily(_EveryColumn, WeightedFamily[TreeSensitivity]):
         forest = ExtraTreesRegressor(_TREES, max_depth=MAX_DEPTH, random_state=rows.seed, n_jobs=1)
         forest.fit(rows.vectors, rows.mpps, rows.weights)
         count = len(forest.estimators_)
-        trees = [node_of(each.tree_, each.tree_.value[:, 0, 0] / count) for each in forest.estimators_]
+        trees = [node_of(tree.tree_, tree.tree_.value[:, 0, 0] / count) for tree in forest.estimators_]
         ensemble = grow(trees, start=0.0, n_features=len(rows.names), dtype=np.float64)
         return TreeSensitivity(self.name, rows.names, self.composition, ensemble, "throughput", rows.solo_mpps)
 

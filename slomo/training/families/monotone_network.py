@@ -51,14 +51,14 @@ def _fitted(
         return value
 
     # asked after each error; with jac=True scipy would compare and copy all parameters twice for this
-    found = minimize(
+    optimum = minimize(
         error,
         np.concatenate(start),
         jac=lambda _: gradients[0],
         method="L-BFGS-B",
         options={"maxiter": _STEPS, "maxcor": 20},
     )
-    raw, offset, raw_height, top = problem.parts(found.x)
+    raw, offset, raw_height, top = problem.parts(optimum.x)
     return problem.slope(raw), offset, _softplus(raw_height) * spread, center + top * spread
 
 

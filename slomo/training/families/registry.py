@@ -87,8 +87,8 @@ def make_family(alias_or_instance: str | ModelFamily) -> ModelFamily:
 
 def make_families(models: Iterable[str | ModelFamily] | None = None) -> tuple[ModelFamily, ...]:
     """Return the requested model families; by default all of slomo's."""
-    wanted = model_names() if models is None else ([models] if isinstance(models, str) else list(models))
-    families = tuple(make_family(model) for model in wanted)
+    chosen = model_names() if models is None else ([models] if isinstance(models, str) else list(models))
+    families = tuple(make_family(model) for model in chosen)
     names = [family.name for family in families]
     if len(set(names)) < len(names):
         raise InvalidValueError(f"two models share a name: {', '.join(names)}", hint="give each its own")

@@ -138,7 +138,7 @@ def _check_pools(path: str | Path, file: ControlFile, controller: str) -> None:
     if controller != "pools":
         for name in [
             *stated(file, "pools", "policies"),
-            *(key for each in file.tenants for key in stated(each, *WISHES)),
+            *(key for tenant in file.tenants for key in stated(tenant, *WISHES)),
         ]:
             raise ConfigurationError(f"{path}: '{name}' is for controller pools")
     elif file.pools is None:

@@ -77,7 +77,7 @@ def undo_receipts(name: str | None, folder: Path | None = None, backend: Backend
     if name is not None:
         receipt = next((receipt for receipt in journal.receipts() if receipt.identifier == name), None)
         if receipt is None:
-            raise UnknownNameError("receipt", name, [each.identifier for each in journal.receipts(still_open=True)])
+            raise UnknownNameError("receipt", name, [item.identifier for item in journal.receipts(still_open=True)])
         return [UndoReport(name, undo(receipt, backend or load_backend(receipt.head["backend"])))]
     return [_undone(receipt, backend) for receipt in reversed(journal.receipts(still_open=True))]
 

@@ -107,7 +107,7 @@ def guard(running: RunningTenants) -> Controller:
 
 def pools(running: RunningTenants) -> Controller:
     """Return a controller that assigns processes to RMD's pools."""
-    members = {name: {"task_ids": [*map(str, each.process_ids)]} for name, each in running.settings.items()}
+    members = {name: {"task_ids": [*map(str, tenant.process_ids)]} for name, tenant in running.settings.items()}
     return pool_controller(running.configuration, running.llc_ways, members, running.backend)
 
 
@@ -132,6 +132,6 @@ def pool_controller(
         known, ways, backend=backend, processes=lambda: {**processes_of_this_host(), **running}, enforces=False
     )
     asked = {
-        name: stated(each, *WISHES) for (name, _, _), each in zip(configuration.tenants, file.tenants, strict=True)
+        name: stated(tenant, *WISHES) for (name, _, _), tenant in zip(configuration.tenants, file.tenants, strict=True)
     }
     return PoolController(manager, {name: {**who, **asked[name]} for name, who in members.items()})

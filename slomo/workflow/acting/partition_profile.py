@@ -238,12 +238,12 @@ def _llcs(colocation: Colocation, machine: Machine) -> list[int]:
 def predict_partition(profile: PartitionProfile, colocation: Colocation, machine: Machine) -> tuple[float, ...]:
     """Return the predicted throughput of every tenant of a co-location with divided cache [Mpps]."""
     isolation = colocation.isolation or ()
-    full = max((each.llc_way_mask or 1 for each in isolation), default=1)
+    full = max((tenant.llc_way_mask or 1 for tenant in isolation), default=1)
     loads = [workload.traffic.offered_mpps for workload in colocation.tenants]
     settings = Partitions(
         [profile.responses[workload.key] for workload in colocation.tenants],
-        np.array([[each.llc_way_mask or full for each in isolation]]),
-        bandwidth_percent=np.array([float(each.memory_bandwidth_percent or 100) for each in isolation]),
+        np.array([[tenant.llc_way_mask or full for tenant in isolation]]),
+        bandwidth_percent=np.array([float(tenant.memory_bandwidth_percent or 100) for tenant in isolation]),
         offered_mpps=np.array([np.inf if load is None else load for load in loads]),
         llcs=np.array([_llcs(colocation, machine)]),
     )

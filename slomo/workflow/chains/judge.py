@@ -220,9 +220,9 @@ class _Runner:
         """Return the tenants beside the chains."""
         if self.beside is None:
             return []
-        each, first = machine.cores_per_socket, 1 + self._manager_cores
+        cores, first = machine.cores_per_socket, 1 + self._manager_cores
         numbers = range(first, first + self.beside.per_socket)
-        last = [each * socket - number for socket in range(1, machine.sockets + 1) for number in numbers]
+        last = [cores * socket - number for socket in range(1, machine.sockets + 1) for number in numbers]
         return [ChainStage(f"beside/{core}", core, workload=self.beside.workload.saturated) for core in last]
 
     def _served(self, line: ServiceChain, result: ChainResult) -> float:

@@ -85,7 +85,7 @@ def mover_of(machine: Machine, workload: Workload, own: tuple[NetworkFunction, .
     memory_b = sum(item.size_b for item in program(function, workload.saturated).structures)
     beside = _stage(machine, workload, own, 0)
     ways = ((0, 1), (1, 0)) if machine.sockets > 1 else ()
-    shares = [_stage(machine, workload, own, *way).processed_mpps for way in ways]
+    shares = [_stage(machine, workload, own, *place).processed_mpps for place in ways]
     home = [_stage(machine, workload, own, node).processed_mpps for node, _ in ways]
     away = min((far / near for far, near in zip(shares, home, strict=True)), default=1.0)
     return Mover(memory_b / 2**20, refill_s(machine, beside.llc_kib), min(1.0, away))

@@ -69,7 +69,7 @@ class PlacedChains:
                     )
                     for workload, (socket, core), apart in places
                 )
-                reason = f"{name}: stages on sockets {'-'.join(str(each.socket) for each in where)}"
+                reason = f"{name}: stages on sockets {'-'.join(str(place.socket) for place in where)}"
                 decisions.append(Decision(item.request.id, True, self.plan.policy, "", where, (reason,)))
         free = {
             name: server.cores * server.machine_type.sockets

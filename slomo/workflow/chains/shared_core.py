@@ -96,18 +96,18 @@ def readings_of(system: ChainSystem, results: Mapping[str, HostChainResult]) -> 
     functions = {}
     for name in (stage.name for stage in system.stages):
         alone, beside = results[f"alone {name}"], results[f"beside {name}"]
-        one, reporter = beside.stages
+        target, reporter = beside.stages
         if not alone.stages[0].served:
             raise TestbedError(
                 f"stage '{name}' served no packet alone in {alone.seconds:g} s", hint="something else has its core"
             )
-        refill = refill_of(one)
+        refill = refill_of(target)
         functions[name] = RingUser(
             1e9 * alone.stages[0].processor_share * alone.seconds / alone.stages[0].served,
             offered_mpps=0.0,
             refill_us=refill.extra_us,
             refill_over_us=refill.over_us,
-            evicts_over_us=evicts_over_us(one, reporter, full_us, beside.seconds),
+            evicts_over_us=evicts_over_us(target, reporter, full_us, beside.seconds),
         )
     alone_runs = [result for what, result in results.items() if not what.startswith("beside ")]
     return CoreReadings(functions, rules_of(alone_runs, system.queue_capacity))
@@ -170,8 +170,8 @@ def forecast_core(
             seen.append([result.chains[by_stage[stage.name]].delivered_mpps for stage in system.stages])
     forecasts = []
     for number, stage in enumerate(system.stages):
-        columns = zip(*(astuple(one[number]) for one in played), strict=True)
-        measured_mpps = median(one[number] for one in seen) if seen else None
+        columns = zip(*(astuple(outcomes[number]) for outcomes in played), strict=True)
+        measured_mpps = median(rates[number] for rates in seen) if seen else None
         forecasts.append(StageForecast(stage.name, RingOutcome(*map(median, columns)), measured_mpps))
     return tuple(forecasts)
 
