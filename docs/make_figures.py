@@ -203,7 +203,7 @@ def named_pairs() -> Figure:
 
 def imported_table() -> Figure:
     """Draw a fifth of the rows of a made-up table, predicted from the others."""
-    table = dict(tables(0))["made up: a knee"]
+    table = next(table for name, table in tables(0) if name == "made up: a knee")
     learned = np.random.default_rng(0).permutation(len(table)) >= len(table) // 5
     (model,) = slomo.train(table.rows(learned)).values()
     answers = predict_rows(model, table.rows(~learned))
