@@ -215,8 +215,9 @@ def shown(
         line = f"{name:14}{cell.predictions:6}{cell.coverage:8.1f}{cell.half_width:8.2f}{was}{cell.error:8.2f}"
         print(line + "".join(f"  OFF: {fault}" for fault in faults), flush=True)
     low = {nf: held for nf, held in functions.items() if held < LEAST_PER_NF}
-    least = min(functions, key=lambda nf: functions[nf])
-    print(f"least of a function: {functions[least]:.1f} ({least})" + "".join(f"  OFF: {nf}" for nf in low))
+    least = min(functions.items(), key=lambda item: item[1], default=None)
+    if least:
+        print(f"least of a function: {least[1]:.1f} ({least[0]})" + "".join(f"  OFF: {nf}" for nf in low))
     return missed + len(low)
 
 

@@ -71,4 +71,6 @@ if __name__ == "__main__":
     library = ModelLibrary.load(given.models)
     for name in library.machines:
         here = [library[key] for key in library if key[0] == name and library[key].allocation is not None]
+        if not here:
+            parser.error(f"{given.models}: no model of {name} knows cache ways (slomo whatif --learn)")
         judge(name, here, given.pools, random.Random(f"hospitality {name} {given.draw}"))  # noqa: S311

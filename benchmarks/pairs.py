@@ -69,7 +69,8 @@ def main() -> int:
         ours, completed, bubble, held, width, flat = np.mean(draws, axis=0)
         ok = ours <= completed and not ours > bubble and 85.0 <= held <= 95.0 and flat == 0
         off += not ok
-        print(f"{name:<28}{ours:>7.2f}%{completed:>11.2f}%{bubble:>10.2f}%{held:>7.1f}%{width:>11.2f}%{flat:>10.0f}"
+        theirs = f"{bubble:.2f}%" if published else "-"
+        print(f"{name:<28}{ours:>7.2f}%{completed:>11.2f}%{theirs:>11}{held:>7.1f}%{width:>11.2f}%{flat:>10.0f}"
               f"  {'ok' if ok else 'OFF'}", flush=True)  # fmt: skip
     if given.counters:
         profiles(given)

@@ -37,18 +37,35 @@ PREPARED = {
 LESS_PREPARED = " --runs 16 --mixes 40 --repeats 40"
 #: Script -> words; `{name}` is the folder made so, `{work}` that of all results. Others run without words.
 WORDS = {
+    "controllers.py": "--seed 397 --profile {work}/partitions.json",
     "convergence.py": "{work}/convergence.jsonl",
+    "hospitality.py": "--models {sockets}/models",
     "host.py": "--json {work}/host.json",
     "stand_in.py": "{work}/host.json {work}/machine.yaml",
+    "placement/ablate.py": "{work}/ablate --machine e5-2620v4",
     "placement/churn.py": "{sockets}",
     "placement/durability.py": "{sockets}",
     "placement/fresh.py": "{sockets} {silver} --seed 4711",
     "placement/hours.py": "{sockets} --refit {sockets2} --seed 23",
+    "placement/hybrid.py": "{sockets} --seed 397",
+    "placement/knob.py": "{work}/knob --machine e5-2620v4",
+    "placement/living.py": "{sockets} --seed 397",
     "placement/moves.py": "{sockets} --seed 11",
     "placement/numasfp.py": "{numasfp}",
+    "placement/operations.py": "--seed 397",
     "placement/resq.py": "{resq}",
     "placement/scale.py": "--models {resq}/models",
+    "resq/dobrescu.py": "{work}/dobrescu.json",
+    "resq/fig8.py": "{resq}",
+    "resq/fig9.py": "{resq}",
     "robustness.py": "{work}/robustness.jsonl",
+}
+#: Script -> what slomo is called with before it.
+BEFORE = {
+    "hospitality.py": "whatif snort stats lpm mazunat --models {sockets}/models --learn",
+    "placement/numasfp.py": "profile ip-router@256B flowstats@256B stateless-firewall@256B maglev@256B l2fwd@256B"
+    " --machine e5-2620v4 --plan partitions --out {numasfp}/partitions.json",
+    "stand_in.py": "doctor --out {work}/machine.yaml",
 }
 #: Script -> words of a quick run, where it has no `--quick`.
 FEWER = {
@@ -62,21 +79,26 @@ FEWER = {
     "configuration.py": "--runs 8 --points 4",
     "convergence.py": "{work}/convergence.jsonl 8",
     "control.py": "2 30",
+    "controllers.py": "--seed 397 --servers 1 --rounds 30",
     "coverage.py": "--machine e5-2620v4 --mixes 30",
     "equilibrium.py": "e5-2620v4 --mixes 30 --calibration 60",
     "grid_range.py": "--machine e5-2620v4",
-    "hospitality.py": "10",
+    "hospitality.py": "10 --models {sockets}/models",
     "latency.py": "--runs 12 --mixes 6 --repeats 1",
     "nfvnice.py": "--only schedulers",
     "numasfp_allocation.py": "e5-2620v4",
     "one_prediction.py": "--questions 60",
-    "phenomena.py": "table1",
+    "phenomena.py": "resq-table1",
+    "placement/ablate.py": "{work}/ablate --machine e5-2620v4 --runs 16 --mixes 20 --requests 60",
     "placement/churn.py": "{sockets} --requests 200 --requests 1000 --calls 1000",
     "placement/durability.py": "{sockets} --kills 20 --races 4",
     "placement/fresh.py": "{sockets} {silver} --seed 4711 --requests 20",
     "placement/hours.py": "{sockets} --seed 23 --tenants 20",
+    "placement/hybrid.py": "{sockets} --seed 397 --draws 1 --requests 20",
+    "placement/knob.py": "{work}/knob --machine e5-2620v4 --runs 16 --mixes 20 --requests 60",
     "placement/moves.py": "{sockets} --seed 11 --tenants 20 --hours 1",
     "placement/numasfp.py": "{numasfp} --intervals 2",
+    "placement/operations.py": "--seed 397 --operations 10000",
     "placement/oracle.py": "--requests 10",
     "placement/resq.py": "{resq} --family combination --terms 20",
     "placement/scale.py": "--size 1000",
@@ -165,9 +187,9 @@ def run_all(folder: Path, chosen: Iterable[str], quick: bool, work: Path, limit_
                 made[name] = str(work / name)
                 less = LESS_PREPARED if quick else ""
                 done.append(run(folder, PREPARE, (made[name] + " " + PREPARED[name] + less).split(), limit_s))
-        if "machine.yaml" in words:
-            doctor = [sys.executable, "-m", "slomo", "doctor", "--out", str(work / "machine.yaml")]
-            subprocess.run(doctor, cwd=HERE.parent, stdout=subprocess.DEVNULL, check=False)
+        if script in BEFORE:
+            command = [sys.executable, "-m", "slomo", *BEFORE[script].format_map(made).split()]
+            subprocess.run(command, cwd=HERE.parent, stdout=subprocess.DEVNULL, check=False)
         done.append(run(folder, script, words.format_map(made).split(), limit_s))
     return done
 

@@ -93,7 +93,7 @@ def resident_mib() -> float:
 
 
 def churn(placer: Placer, nfs: list[str], calls: int, seed: int) -> dict:
-    warm, times, busy = max(calls // 10, 100), [], []
+    warm, times, busy = min(max(calls // 10, 100), calls // 2), [], []
     requests = drawn(nfs, calls // 2, seed + 1, "c")
     begun_mib = 0.0
     for number, request in enumerate(requests):

@@ -94,6 +94,9 @@ def main() -> int:
     for confidence in CONFIDENCES:
         names = ("full", "expected", "broken", "edge", "surely")
         full, *counts = (sum(row[str(confidence)][name] for row in rows) for name in names)
+        if not full:
+            print(f"{100.0 * (1.0 - confidence):5.0f}%        0 full servers: more --requests are needed")
+            continue
         expected, found, edge, surely = (100.0 * count / full for count in counts)
         off = "" if FOUND[confidence][0] <= edge <= FOUND[confidence][1] else " OFF"
         asked = 100.0 * (1.0 - confidence)
@@ -109,7 +112,7 @@ def by_machine(row: dict, confidence: float) -> str:
     """
     counts = row[str(confidence)]
     scatter = (confidence * (1.0 - confidence) * (1.0 / max(counts["full"], 1) + 1.0 / row["mixes"])) ** 0.5
-    return f"{row['machine']} {100.0 * counts['edge'] / counts['full']:.0f} ± {100.0 * scatter:.0f} %"
+    return f"{row['machine']} {100.0 * counts['edge'] / max(counts['full'], 1):.0f} ± {100.0 * scatter:.0f} %"
 
 
 def left_out(name: str, draws: int = 15) -> None:

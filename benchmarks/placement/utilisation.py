@@ -7,7 +7,7 @@ confidence with which most requests are admitted while at most 1 % of the promis
 afterwards, for all alike. Dobrescu's and Bubble-Up's have the best of four: line or curve, with and without the mixes
 learned as runs, since the default learns from mixes, too. `slomo, composed` is the paper's way (`slomo-xgb`).
 
-    slomo train datasets/slomo-e5-2620v4/measurements.parquet --models DIR/models
+    slomo train slomo-e5-2620v4 --models DIR/models     # what it does itself without DIR
     python benchmarks/placement/utilisation.py DIR --seed 1
 
 Beside it: a server for each request; E2, which adds up to four instances where throughput falls short, as it is and at
@@ -65,14 +65,15 @@ class Admitted:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="with the models")
+    parser.add_argument("directory", type=Path, nargs="?", help="with the models; trained here if not given")
     parser.add_argument("--seed", type=int, action="append", help="of the draw, repeatable; 1 by default")
     parser.add_argument(
         "--share", type=float, help="of solo throughput, promised to all; drawn from 0.75 to 0.95 if not"
     )
     parser.add_argument("--replicas", type=int, default=1, help="instances a request may be split into")
     given = parser.parse_args()
-    library = ModelLibrary.load(given.directory / "models")
+    models = given.directory and given.directory / "models"
+    library = ModelLibrary.load(models) if models else train(find_dataset(f"slomo-{MACHINE}"))
     for seed in given.seed or [1]:
         print(f"seed {seed}, up to {given.replicas} instances: {SERVERS} requests on exclusive servers", flush=True)
         requests = drawn(library, seed, given.replicas)
