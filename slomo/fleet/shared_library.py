@@ -24,8 +24,9 @@ from slomo.files.documents import parse
 from slomo.files.durable import turn_taking, write_durably
 from slomo.files.opening import open_regular, read_bytes
 from slomo.models.library import ModelLibrary, load_library
+from slomo.models.nf_model import SCHEMA_VERSION as MODEL_VERSION
 from slomo.models.storage import INDEX as LIBRARY_INDEX
-from slomo.models.storage import MANIFEST, MAX_BYTES, Entry, plain_name, read_index, read_model, write_index
+from slomo.models.storage import MANIFEST, MAX_BYTES, Entry, plain_name, read_index, read_model
 from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.workload import canonical_json
 
@@ -183,8 +184,12 @@ class SharedLibrary:
                     for name, digest in model.files.items():
                         place = Path(folder, plain_name(model.folder, Path(INDEX)), plain_name(name, Path(INDEX)))
                         write_durably(place, self._object(digest, f"{name} of {model.workload} on {model.machine}"))
-                entries = (Entry(Path(model.folder), *model.key, model.machine_fingerprint) for model in missing_models)
-                write_index(Path(folder), entries)
+                rows = [
+                    {name: value for name, value in asdict(model).items() if name not in ("files", "lineage")}
+                    for model in missing_models
+                ]
+                index = {"schema_version": MODEL_VERSION, "models": rows}
+                write_durably(Path(folder, LIBRARY_INDEX), json.dumps(index))
                 ModelLibrary.load(folder).save(directory)
         return len(missing_models)
 

@@ -52,7 +52,7 @@ _DIGESTS = "".join(
     for table, columns in _COLUMNS.items()
     for name, event in (("written", "INSERT"), ("changed", f"UPDATE OF {columns}"))
 )
-_WHOLE = {table: f"digest = slomo_digest({columns})" for table, columns in _COLUMNS.items()}
+_WHOLE = {table: f"digest IS NULL OR digest = slomo_digest({columns})" for table, columns in _COLUMNS.items()}
 _ALL = f"SELECT number, identifier, {_WHOLE['receipt']} FROM receipt ORDER BY number"
 _OPEN = f"SELECT number, identifier, {_WHOLE['receipt']} FROM receipt WHERE state != 'undone' ORDER BY number"
 _HEAD = f"SELECT backend, place, owner, at, state, document, {_WHOLE['receipt']} FROM receipt WHERE number = ?"
@@ -262,7 +262,7 @@ class Journal:
             self._connection.executescript(_TABLES)
             for table in _COLUMNS:
                 if not any(row[1] == "digest" for row in self._connection.execute(f"PRAGMA table_info({table})")):
-                    raise sqlite3.DatabaseError(f"table '{table}' lacks the column 'digest', which was needed")
+                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN digest TEXT")
             self._connection.executescript(_DIGESTS)
             if (integrity := self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
                 raise sqlite3.DatabaseError(f"is damaged: {integrity}")
@@ -280,7 +280,7 @@ class Journal:
                 self._connection = None
             hint = "make room there, or apply with another folder that you may write to: --receipts FOLDER"
             if isinstance(problem, sqlite3.DatabaseError) and not isinstance(problem, sqlite3.OperationalError):
-                hint = "damaged or older: `slomo enforce show --receipts OTHER` shows what is set; reset it by hand"
+                hint = "the file is damaged: `slomo enforce show --receipts OTHER` shows what is set; reset it by hand"
             raise StoreError(f"journal '{self.path}': {reason}", hint=hint) from None
 
 

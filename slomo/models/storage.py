@@ -36,7 +36,7 @@ INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
 LEAVING = "superseded.json"
 #: Patterns of plain names, and of model folders: readable name, identity, version.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,140}")
-_VERSION = re.compile(r"[A-Za-z0-9._-]+\.[0-9a-f]{8}\.([0-9a-f]{12})")
+_VERSION = re.compile(r"[A-Za-z0-9._-]+\.[0-9a-f]{8}(\.[0-9a-f]{12})?")
 
 
 #: Exceptions that reading a damaged file can raise.
@@ -101,7 +101,8 @@ def write_library(directory: Path, models: Sequence[NFModel]) -> Path:
                 for name, key, model in zip(names, keys, models, strict=True)
             ]
             after = {**before, **{(entry.machine, entry.workload): entry for entry in written}}
-            write_index(directory, [after[key] for key in sorted(after)])
+            rows = [_row(after[key]) for key in sorted(after)]
+            write_durably(directory / INDEX, _json({"schema_version": SCHEMA_VERSION, "models": rows}))
             _note(directory, superseded, unfinished=())
     except StoreError as error:
         raise StoreError(
@@ -141,12 +142,6 @@ def _found(directory: Path) -> dict[tuple[str, str], Entry]:
         else:
             entries[entry.machine, entry.workload] = replace(entry, machine_fingerprint=model.machine_fingerprint)
     return entries
-
-
-def write_index(directory: Path, entries: Iterable[Entry]) -> None:
-    """Write the index of a library: each model's row, with its digest."""
-    rows = [_row(entry) for entry in entries]
-    write_durably(directory / INDEX, _json({"schema_version": SCHEMA_VERSION, "models": rows}))
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -214,7 +209,7 @@ def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
     _check_version(data, path)
     entries = []
     for row in data["models"]:
-        if row.get("digest") != _digest(row):
+        if "digest" in row and row["digest"] != _digest(row):
             warnings.warn(
                 f"{path}: the entry of {str(row.get('workload'))[:80]!r} on {str(row.get('machine'))[:80]!r} is "
                 "not what was written (its digest differs) and is left out; train it again",
@@ -252,7 +247,7 @@ def read_model(entry: Entry) -> NFModel:
             hint=HINT,
         )
     version = _VERSION.fullmatch(entry.folder.name)
-    if version and version[1] != _sha256(written)[:12]:
+    if version and version[1] and version[1] != f".{_sha256(written)[:12]}":
         raise ConfigurationError(f"{path} is not the one its folder is named by (sha256 differs)", hint=HINT)
     fingerprint = model.machine_fingerprint
     require_same(model.machine, entry.machine_fingerprint, fingerprint, f"{model.workload.key} in {entry.folder}")

@@ -60,6 +60,7 @@ class ProfileDataset:
         self._environment: dict[str, Any] = json.loads(
             json.dumps(dict(environment or {}), sort_keys=True, allow_nan=False)
         )
+        provenance.require_felt(self._environment)
 
     @property
     def frame(self) -> pd.DataFrame:

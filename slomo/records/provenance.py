@@ -80,6 +80,19 @@ def describe_run(
     return stated | ({"versions": versions(), "platform": platform_fingerprint()} if host else {})
 
 
+def require_felt(environment: Mapping[str, Any]) -> None:
+    """Raise an error for old probe measurements, which were converted by a rule that was later found wrong."""
+    settings = environment.get("settings")
+    if not isinstance(settings, Mapping) or environment.get("testbed") != "host":
+        return
+    if settings.get("counters") == "probe" and "reporters" not in settings:
+        raise IncompatibleMeasurementsError(
+            "the dataset has slowdowns of reporters as equivalents of counters (L3OCC, READ, ...), which were off by "
+            "36 to 85 %; needed: extra times of the reporters themselves (FELTLLC, FELTREAD, ...)",
+            hint="measure it again: `slomo profile NF ... --testbed host` with this version",
+        )
+
+
 def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the differences between two environments in fields that must agree, one line each."""
     lines: list[str] = []

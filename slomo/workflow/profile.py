@@ -16,7 +16,7 @@ from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.accelerator_plan import accelerator_plan
 from slomo.profiling.plans.basic import Stream, mixes_plan, named_mixes_plan, pressure_plan, solo_plan, tenants_key
-from slomo.profiling.plans.designs import Design
+from slomo.profiling.plans.designs import SYNTHETIC, Design
 from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.profiling.plans.plan import ExperimentPlan, combine
 from slomo.profiling.plans.reduced_mixes import part_load_plan, part_load_runs, reduced_mixes_plan
@@ -200,6 +200,8 @@ def profile(
             measured = _with_mixes(measured, workloads, host, settings, running, opened)
         for name, following in _following(measured, host, settings, running).items():
             beside = None if store is None else f"{store}.{name}"
+            if settings.design == "sources":
+                following = _begun(beside, following)
             added = run_campaign(following, opened, beside, running.jobs, running.progress)
             packed = {PACKED: sorted({*map(tenants_key, following.colocations)})} if name == "packed" else {}
             measured = measured.merge(ProfileDataset(added.frame, added.environment | packed))
@@ -212,6 +214,8 @@ def _measured(
     """Make the runs that do not depend on results of other runs, and return the measurements."""
     if not settings.adaptive:
         plan = _planned(workloads, machine, settings)
+        if settings.design == "sources" and not settings.named_mixes:
+            plan = _begun(running.store, plan)
         return run_campaign(plan, testbed, running.store, running.jobs, running.progress)
     from slomo.profiling.adaptive.campaign import run_adaptive  # only this way of measuring trains models
 
@@ -258,15 +262,34 @@ def _drawn_mixes(
 
 def _kept_plan(store: str, machine: Machine, settings: PlanSettings) -> ExperimentPlan | None:
     """Return the plan to which a store of mixes belongs; None without a store, or if settings differ."""
+    if (plan := _plan_in(store)) is None:
+        return None
+    asked = (machine.name, settings.seed, settings.replicates, settings.mix_count or len(plan))
+    return plan if (plan.machine, plan.seed, plan.replicates, len(plan)) == asked else None
+
+
+def _plan_in(store: str | Path) -> ExperimentPlan | None:
     if not Path(store).is_file():
         return None
     with CampaignStore(store) as opened:
         stored = opened.settings().get("plan")
-    if stored is None:
-        return None
-    plan = ExperimentPlan.from_dict(stored)
-    asked = (machine.name, settings.seed, settings.replicates, settings.mix_count or len(plan))
-    return plan if (plan.machine, plan.seed, plan.replicates, len(plan)) == asked else None
+    return None if stored is None else ExperimentPlan.from_dict(stored)
+
+
+def _begun(store: str | Path | None, plan: ExperimentPlan) -> ExperimentPlan:
+    """Return the plan of a store that an earlier version began with other synthetic competitors; else `plan`."""
+    begun = None if store is None else _plan_in(store)
+    return plan if begun is None or _as_asked(begun) != _as_asked(plan) else begun
+
+
+def _as_asked(plan: ExperimentPlan) -> dict[str, Any]:
+    """Return a plan as a document in which synthetic competitors have only the names of their settings."""
+    document = plan.to_dict()
+    for colocation in document["colocations"]:
+        competitors = colocation["competitors"]
+        if competitors and all(each["nf"] == SYNTHETIC for each in competitors):
+            colocation["competitors"] = sorted(competitors[0]["configuration"])
+    return document
 
 
 def _planned(workloads: Sequence[Workload], machine: Machine, settings: PlanSettings) -> ExperimentPlan:

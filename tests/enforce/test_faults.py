@@ -93,16 +93,6 @@ def test_a_full_journal_is_an_error_that_names_it(tmp_path: Path) -> None:
         journal.begin("a", "b", {"text": "x" * 100_000})
 
 
-def test_a_journal_without_digests_is_refused(tmp_path: Path) -> None:
-    """The journal of an older slomo is named, with the column that it lacks."""
-    connection = sqlite3.connect(tmp_path / "journal.sqlite3")
-    connection.execute("CREATE TABLE receipt (number INTEGER PRIMARY KEY, identifier TEXT, state TEXT)")
-    connection.close()
-    with pytest.raises(StoreError, match=r"journal\.sqlite3': table 'receipt' lacks the column 'digest'") as told:
-        Journal(tmp_path).receipts()
-    assert "damaged or older" in str(told.value.hint)
-
-
 def test_a_receipt_that_cannot_be_begun_changes_nothing(tmp_path: Path) -> None:
     """Without a receipt, no change."""
     tree = furnished(tmp_path)

@@ -202,7 +202,7 @@ def readers(folder: Path, library: ModelLibrary) -> tuple[Reader, ...]:
         Reader("probes", ".json", PROBES, lambda path: ProbeModel(load_probe_tables(path))),
         Reader("store", ".sqlite", here("store.sqlite"), stored_records),
         Reader("run", ".json", right.run_document(folder / "store.sqlite"), right.run),
-        Reader("dataset-of-others", ".csv", right.of_a_stranger(folder / "data.csv"), right.everything_in),
+        Reader("dataset-of-others", ".csv", right.without_digests(folder / "data.csv"), right.everything_in),
         Reader("pairs", ".csv", right.PAIRS, lambda path: import_pairs(path, "m")),
         Reader("probe-mapping", ".yaml", right.PROBE_MAPPING, lambda path: right.probes_by(folder / "probes", path)),
         Reader("probe-levels", ".csv", right.PROBE_FILES["reporter.csv"].encode(),

@@ -12,7 +12,6 @@ import pytest
 from slomo.errors import ConfigurationError
 from slomo.evaluation.rows import predict_rows
 from slomo.models.library import ModelLibrary
-from slomo.models.storage import _with_digest
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
@@ -127,21 +126,18 @@ def test_a_library_tells_its_machines_without_reading_models(library: ModelLibra
     loaded = ModelLibrary.load(library.save(tmp_path))
     assert loaded.fingerprint_of(MACHINE.name) == MACHINE.fingerprint
     rows = json.loads((tmp_path / "library.json").read_text())
-    rows["models"] = [_with_digest(row | {"machine_fingerprint": OTHERS[0].fingerprint}) for row in rows["models"]]
+    for row in rows["models"]:
+        row["machine_fingerprint"] = OTHERS[0].fingerprint
+        del row["digest"]
     (tmp_path / "library.json").write_text(json.dumps(rows))
     with pytest.raises(ConfigurationError, match=OTHERS[0].fingerprint):
         predict("lpm", ["nat"], tmp_path)
 
 
-@pytest.mark.parametrize("change", [{"workload": "nat@65B"}, {"digest": None}])
-def test_a_changed_entry_of_an_index_is_named_and_the_rest_answers(
-    change: dict[str, str], library: ModelLibrary, tmp_path: Path
-) -> None:
-    """An index entry that is not what was written, or lacks its digest, is left out by name."""
+def test_a_changed_entry_of_an_index_is_named_and_the_rest_answers(library: ModelLibrary, tmp_path: Path) -> None:
+    """An index entry that is not what was written is left out by name."""
     path = library.save(tmp_path) / "library.json"
-    index = json.loads(path.read_text())
-    index["models"] = [row | change if row["workload"].startswith("nat@") else row for row in index["models"]]
-    path.write_text(json.dumps(index))
-    with pytest.warns(UserWarning, match=change.get("workload", "nat@64B")):
+    path.write_text(path.read_text().replace('"workload": "nat@64B', '"workload": "nat@65B'))
+    with pytest.warns(UserWarning, match="nat@65B"):
         loaded = ModelLibrary.load(tmp_path)
     assert len(loaded) == len(library) - 1

@@ -8,7 +8,7 @@ import pytest
 
 from slomo.errors import ConfigurationError, StoreError
 from slomo.profiling.campaign.run import run_campaign
-from slomo.profiling.campaign.store import CampaignStore, _digest, store_error, stored_records
+from slomo.profiling.campaign.store import CampaignStore, store_error, stored_records
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testing.builders import ToyTestbed, toy_plan
 
@@ -81,12 +81,10 @@ def test_truncated_store_is_found(filled):
 
 
 @pytest.mark.parametrize("text", ["{", "null", '{"colocation": 1}', "[]"])
-def test_a_run_that_is_no_record_is_named(filled, text):
-    """A row whose digest is right and that is no record is named by its key."""
-    with sqlite3.connect(filled) as opened:
-        row = opened.execute("SELECT colocation, replicate, seed, wall_s FROM runs ORDER BY colocation").fetchone()
-        opened.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", (*row, text, _digest(*row, text)))
-    opened.close()
+def test_damaged_record_is_named(filled, text):
+    """A row without digest, of an older store, that is no record is named by its key."""
+    first = "colocation = (SELECT min(colocation) FROM runs)"
+    edit(filled, f"UPDATE runs SET digest = NULL, record = '{text}' WHERE {first}")
     with pytest.raises(StoreError, match=r"corrupt: run [0-9a-f]{16}/0 is no"):
         run_campaign(toy_plan(), ToyTestbed(), filled)
 
@@ -99,11 +97,10 @@ def test_a_changed_run_is_told_and_done_again(filled):
     assert mended == run_campaign(toy_plan(), ToyTestbed())
 
 
-@pytest.mark.parametrize("version", [1, 99])
-def test_other_schema_version_is_refused(filled, version):
-    """A store of an earlier or later slomo is not written to."""
-    edit(filled, f"PRAGMA user_version = {version}")
-    with pytest.raises(StoreError, match=rf"{filled.name}' has schema version {version}, needed 2[\s\S]*hint: go on"):
+def test_other_schema_version_is_refused(filled):
+    """A store of a later slomo is not written to."""
+    edit(filled, "PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="schema version 99, needed 2"):
         run_campaign(toy_plan(), ToyTestbed(), filled)
 
 

@@ -21,7 +21,7 @@ from slomo.errors import ConfigurationError, StoreError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.service.application import Service
 from slomo.service.state import journal
-from slomo.service.state.schema import VERSION
+from slomo.service.state.schema import VERSION, make_tables
 from slomo.service.state.store import Store, copy_state
 from tests.service.conftest import SERVERS, Running, Started
 
@@ -305,16 +305,32 @@ def test_backup_while_in_use_is_whole(tmp_path: Path) -> None:
     copy.close()
 
 
-@pytest.mark.parametrize("version", [6, VERSION + 1])
+@pytest.mark.parametrize("version", [1, VERSION + 1])
 def test_a_state_of_another_version_is_refused(version: int, tmp_path: Path) -> None:
     """A file that another version of slomo wrote is left as it is."""
     connection = sqlite3.connect(tmp_path / "other.sqlite")
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
 
-    refused = f"other.sqlite' is of version {version}, this slomo reads version {VERSION}"
-    with pytest.raises(ConfigurationError, match=refused):
+    with pytest.raises(ConfigurationError, match=f"of version {version}"):
         Store(tmp_path / "other.sqlite")
+
+
+def test_a_state_of_version_6_is_taken_over(tmp_path: Path) -> None:
+    """It gets the tables that version 7 added, and keeps what it holds."""
+    connection = sqlite3.connect(tmp_path / "six.sqlite", isolation_level=None)
+    make_tables(connection)
+    journal.put_closed(connection, {"s1": "cordoned"})
+    connection.executescript("DROP TABLE plans; DROP TABLE history; PRAGMA user_version = 6;")
+    connection.close()
+
+    store = Store(tmp_path / "six.sqlite")
+    store.write(lambda opened: journal.put_plan(opened, "n", "{}")).result()
+    assert (store.read(journal.closed), store.read(lambda opened: journal.plan(opened, "n"))) == (
+        {"s1": "cordoned"},
+        "{}",
+    )
+    store.close()
 
 
 def test_no_state_to_copy_is_said(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from slomo.compose.composition import compose
 from slomo.errors import (
     ConfigurationError,
+    IncompatibleMeasurementsError,
     InvalidValueError,
     UnstableMeasurementError,
 )
+from slomo.records.dataset import ProfileDataset
 from slomo.testbed.host.machine.this_machine import this_machine
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.probe import procedure
@@ -152,6 +154,15 @@ def test_reporters_that_feel_nothing_are_an_error(monkeypatch: pytest.MonkeyPatc
         procedure.calibrate(host_definition("synthetic"), (0, 1), HostSettings(), scope)
     assert told.value.exit_code == 4
     assert "slomo doctor" in str(told.value.hint)
+
+
+def test_datasets_of_equivalents_are_refused() -> None:
+    """A dataset whose vectors are equivalents of counters cannot be loaded, and says how to repeat it."""
+    old = {"testbed": "host", "settings": {"counters": "probe", "calibration": "0123456789abcdef"}}
+    with pytest.raises(IncompatibleMeasurementsError, match="equivalents of counters") as told:
+        ProfileDataset.from_measurements([], old)
+    assert "slomo profile" in str(told.value.hint)
+    ProfileDataset.from_measurements([], {**old, "settings": {**old["settings"], "reporters": {"full": 1.0}}})
 
 
 @pytest.mark.parametrize("traffic", [Traffic(), Traffic(64, 10), Traffic(1518, 2000), Traffic(128, 500, "zipf", 1.1)])

@@ -11,6 +11,7 @@ from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import AMOUNT, COUNT
 from slomo.cli.verbs.place_output import note_unread_profiles, profiles_option
 from slomo.errors import UsageError
+from slomo.vocabulary.defaults import DEFAULT_MODEL, EQUILIBRIUM
 
 if TYPE_CHECKING:
     from slomo.placement.online.change import ClusterChange
@@ -110,6 +111,8 @@ def _restored(path: str, models: str | None, profiles: str | None) -> "Placer":
     held = convert(document, SnapshotBody, path, hint)
     cluster = Cluster.from_dict(document["cluster"])
     options = {name: getattr(held, name) for name in ("confidence", "method", "model", "fallback")}
+    if held.method == EQUILIBRIUM:  # snapshots of earlier versions may name a model, which this method never used
+        options["model"] = DEFAULT_MODEL
     way_profiles = load_profiles(profiles) if profiles else ()
     placer = Placer(
         load_library(settings(models=models).models), cluster, held.policy, profiles=way_profiles, **options

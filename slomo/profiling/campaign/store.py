@@ -20,6 +20,7 @@ from slomo.records.provenance import difference
 from slomo.records.run import RunRecord
 from slomo.vocabulary.workload import canonical_json
 
+#: 2: each run with its digest; stores of version 1 are read and extended by the column.
 SCHEMA_VERSION = 2
 APPLICATION_ID = 0x736C6F6D  # "slom"; SQLite's way to say whose file this is
 _SCHEMA = (
@@ -215,6 +216,10 @@ class CampaignStore:
         elif owner != APPLICATION_ID:
             message = f"'{self.name}' is a SQLite file of another program, not a campaign store"
             raise StoreError(message, hint="choose another file name")
+        elif version == 1:
+            with connection:
+                connection.execute("ALTER TABLE runs ADD COLUMN digest TEXT")
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         elif version != SCHEMA_VERSION:
             raise StoreError(
                 f"campaign store '{self.name}' has schema version {version}, needed {SCHEMA_VERSION}",
@@ -246,8 +251,8 @@ def _digest(*row: object) -> str:
 
 
 def _is_sound(row: Sequence[Any]) -> bool:
-    """Return whether a stored run matches its digest."""
-    return bool(_digest(*row[:5]) == row[5])
+    """Return whether a stored run matches its digest; those of version 1 have none."""
+    return row[5] is None or _digest(*row[:5]) == row[5]
 
 
 _PLACE_HINT = "give the store a directory that exists and that you may write to"

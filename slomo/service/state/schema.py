@@ -6,6 +6,12 @@ from slomo.errors import ConfigurationError
 
 #: Present schema version (`PRAGMA user_version`).
 VERSION = 7
+#: Tables that version 7 added to version 6.
+_ADDED = """
+    CREATE TABLE plans (node TEXT PRIMARY KEY, at TEXT NOT NULL, document TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE history (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, at_s REAL NOT NULL, document TEXT NOT NULL);
+"""
 _TABLES = """
     CREATE TABLE cluster (
         position INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, document TEXT NOT NULL);
@@ -34,19 +40,20 @@ _TABLES = """
     CREATE TABLE audit (
         number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, caller TEXT NOT NULL, verb TEXT NOT NULL,
         request_id TEXT NOT NULL, status INTEGER NOT NULL);
-    CREATE TABLE plans (node TEXT PRIMARY KEY, at TEXT NOT NULL, document TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE history (
-        number INTEGER PRIMARY KEY AUTOINCREMENT, at_s REAL NOT NULL, document TEXT NOT NULL);
 """
 
 
-def make_tables(connection: sqlite3.Connection, name: str) -> None:
-    """Create all tables in the empty file `name`, or none; ConfigurationError for a file of another version."""
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Create all tables in an empty file, or the tables that a file of version 6 lacks; all of them or none.
+
+    Raises ConfigurationError for a file of any other version.
+    """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if version not in (0, VERSION):
+    if version not in (0, 6, VERSION):
         raise ConfigurationError(
-            f"state '{name}' is of version {version}, this slomo reads version {VERSION}",
+            f"the state is of version {version}, this slomo reads version {VERSION}",
             hint="start the slomo that wrote it, or another --state",
         )
-    if not version:
-        connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version = {VERSION};COMMIT;")
+    if version != VERSION:
+        tables = _ADDED if version else _TABLES + _ADDED
+        connection.executescript(f"BEGIN IMMEDIATE;{tables}PRAGMA user_version = {VERSION};COMMIT;")

@@ -64,7 +64,7 @@ class Store:
             connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=5.0)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            make_tables(connection, name)
+            make_tables(connection)
         except OSError as error:
             raise StoreError(
                 f"'{self.path}' cannot be opened: {error.strerror}", hint="name a file you may write to: --state"
