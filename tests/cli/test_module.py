@@ -42,6 +42,7 @@ def test_a_signal_unwinds_the_command(name: str) -> None:
     """Code in `finally` runs to its end, also if a second signal follows; status and `--json` are SIGTERM's."""
     program = """
 import os, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if the tests run under nohup
 from slomo import __main__ as entry
 from slomo.cli import faults
 def main():
