@@ -334,8 +334,7 @@ def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | 
     needed = problem.removeprefix("Expected ").partition(", got")[0]
     if problem.startswith("Invalid enum value"):
         values = [repr(value) for info, _ in types for value in getattr(info, "values", ())]
-        needed = f"one of {', '.join(values)}" if values else "one of the values it may have"
-        needed = needed if position != ("schema_version",) else "the version this slomo reads"
+        needed = f"one of {', '.join(values)}" if values[1:] else (*values, "one of the values it may have")[0]
     elif needed.startswith("text matching regex"):
         needed = next((text for info, text in types if getattr(info, "pattern", None) and text), needed)
     elif not problem.startswith("Expected"):

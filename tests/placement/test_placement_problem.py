@@ -99,7 +99,7 @@ def test_unknown_machine_type_is_named_with_the_nearest() -> None:
         ),
         ("servers: [", "is not YAML"),
         ("- a\n", "needed a mapping"),
-        ("schema_version: 9\nservers: [{name: a, machine: e5-2620v4}]\n", "needed the version this slomo reads"),
+        ("schema_version: 9\nservers: [{name: a, machine: e5-2620v4}]\n", "got 9, needed 1"),
     ],
 )  # fmt: skip
 def test_cluster_files_are_refused_with_file_line_and_field(text, says) -> None:
