@@ -8,6 +8,7 @@ throughput of tenants without a promise, then by the number of changes.
 import itertools
 import math
 import operator
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -169,26 +170,30 @@ def throttled(
 
 
 def isolated(situation: Situation, ways: Mapping[str, int]) -> dict[str, Setting]:
-    """Return settings in which some tenants own cache ways and all others share the rest."""
-    settings: dict[str, Setting] = {}
-    first = 0
+    """Return settings in which some tenants own cache ways and the others in the same caches share the rest."""
+    kinds = {name: (situation.llcs.get(name, 0), situation.settings[name]) for name in situation.responses}
+    own: dict[str, Setting] = {}
+    used = Counter[int]()
     for name, count in ways.items():
-        settings[name] = replace(situation.settings[name], mask=way_block(count, first))
-        first += count
-    rest = way_block(situation.ways - first, first)
-    others = {setting: replace(setting, mask=rest or setting.mask) for setting in set(situation.settings.values())}
-    return {name: settings.get(name) or others[situation.settings[name]] for name in situation.responses}
+        llc, setting = kinds[name]
+        own[name] = replace(setting, mask=way_block(count, used[llc]))
+        used[llc] += count
+    rest = {llc: way_block(situation.ways - first, first) for llc, first in used.items()}
+    others = {
+        (llc, setting): replace(setting, mask=rest.get(llc) or setting.mask) for llc, setting in {*kinds.values()}
+    }
+    return {name: own.get(name) or others[kind] for name, kind in kinds.items()}
 
 
 def divisions(situation: Situation, margin: float = 0.0) -> Iterator[dict[str, int]]:
-    """Yield numbers of own cache ways for all tenants with a promise, fewest first.
+    """Yield numbers of own cache ways for all tenants with a promise and company in their cache, fewest first.
 
     The first division just suffices while memory is idle. Each further one gives a way to the tenant whose promise, and
     `margin` above it, breaks at the lowest memory latency, until no latency breaks one, or no way is left for others.
     """
     lasting = _highest_latencies(situation, margin)
     ways, full = _least_ways(situation, _highest_latencies(situation, 0.0)), situation.memory.latency_ns[-1]
-    while ways and sum(ways.values()) < situation.ways:
+    while ways and all(sum(own) < situation.ways for own in _by_cache(situation, ways)):
         yield dict(ways)
         nearest = min(ways, key=lambda name: lasting[name][ways[name] - 1])
         if lasting[nearest][ways[nearest] - 1] >= full:
@@ -197,21 +202,31 @@ def divisions(situation: Situation, margin: float = 0.0) -> Iterator[dict[str, i
 
 
 def has_room(situation: Situation, margin: float = 0.0) -> bool:
-    """Return whether the cache has as many ways as the promises need while memory is idle.
+    """Return whether every cache has as many ways as its tenants' promises need while memory is idle.
 
     If not, no setting keeps all promises. A tenant may hold parts of ways, so one way less than it needs may be enough.
     """
     ways = _least_ways(situation, _highest_latencies(situation, margin))
-    return sum(ways.values()) - len(ways) < situation.ways
+    return all(sum(own) - len(own) < situation.ways for own in _by_cache(situation, ways))
 
 
 def _least_ways(situation: Situation, lasting: Mapping[str, Sequence[float]]) -> dict[str, int]:
-    """Return the fewest own ways with which each promise is kept while memory is idle; all ways if none suffice."""
-    idle = situation.memory.latency_ns[0]
+    """Return the fewest own ways with which each promise is kept while memory is idle; all ways if none suffice.
+
+    A tenant alone in its cache needs none.
+    """
+    idle, tenants = situation.memory.latency_ns[0], Counter(situation.llcs.get(name, 0) for name in situation.responses)
     return {
         name: next((n for n, ns in enumerate(highest, 1) if ns >= idle), situation.ways)
         for name, highest in lasting.items()
+        if tenants[situation.llcs.get(name, 0)] > 1
     }
+
+
+def _by_cache(situation: Situation, ways: Mapping[str, int]) -> list[list[int]]:
+    """Return the numbers of own ways in each last-level cache that has any."""
+    llcs = {situation.llcs.get(name, 0) for name in ways}
+    return [[count for name, count in ways.items() if situation.llcs.get(name, 0) == llc] for llc in llcs]
 
 
 def _highest_latencies(situation: Situation, margin: float) -> dict[str, list[float]]:

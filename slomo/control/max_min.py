@@ -6,6 +6,7 @@ with the ways that they occupy at present. Remaining violations are reported to 
 missed its target once stays isolated, so that the division is stable under a steady load.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +34,16 @@ class MaxMinMemory:
     escalated: tuple[str, ...] = ()
     #: Divisions tried since a tenant began to miss its target; none is tried twice, so that ways do not oscillate.
     tried: tuple[Division, ...] = ()
+
+
+def require_one_cache(llcs: Mapping[str, int]) -> None:
+    """Raise InvalidValueError if tenants, with the number of each one's last-level cache, have different caches."""
+    other = next((name for name in llcs if llcs[name] != next(iter(llcs.values()))), None)
+    if other is not None:
+        raise InvalidValueError(
+            f"tenants '{next(iter(llcs))}' and '{other}' have different last-level caches, max_min divides one",
+            hint="run fewer tenants, or controller guard, which divides each cache",
+        )
 
 
 class MaxMinController:

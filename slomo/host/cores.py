@@ -24,6 +24,11 @@ def socket_of(core: int) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def llc_of(core: int) -> int:
+    """Return the first CPU that has the same last-level cache as a CPU; 0 if the kernel does not report it."""
+    return min(parse_cpu_list(line_in(_CPU / f"cpu{core}" / "cache" / "index3" / "shared_cpu_list")), default=0)
+
+
 def node_of(core: int) -> int | None:
     """Return the NUMA node of a CPU; None if the kernel does not report it."""
     nodes = sorted(path.name for path in (_CPU / f"cpu{core}").glob("node[0-9]*"))

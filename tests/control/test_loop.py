@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from slomo.control.advice import advise, best_effort, divisions, has_room, least_cost
+from slomo.control.advice import advise, best_effort, divisions, has_room, isolated, least_cost
 from slomo.control.guard import LOOSE_ROUNDS, GuardController, GuardMemory
 from slomo.control.loop import ControlLoop, Step
-from slomo.control.max_min import MaxMinController
+from slomo.control.max_min import MaxMinController, require_one_cache
 from slomo.control.observation import ControlDecision, MachineReading, Patience, TenantReading
 from slomo.control.plants import SimulatedPlant
 from slomo.control.situation import Setting, Situation, foresee
@@ -21,10 +21,12 @@ from slomo.drift.correction import OnlineCorrection
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.executor import undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
+from slomo.errors import InvalidValueError
 from slomo.host.journal import open_receipts
 from slomo.models.responses.memory_traffic import MemoryTraffic
 from slomo.models.responses.partition import PartitionResponse
 from slomo.vocabulary.machine import load_machine
+from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
 
 WAYS = 20
@@ -151,6 +153,13 @@ def test_infeasible_demands_are_fair_within_one_way_and_escalated() -> None:
     assert sum(ways) == WAYS
     assert decision.escalated == tuple(seen.tenants)
     assert plans[1] == plans[-1]
+
+
+def test_tenants_of_several_caches_are_refused_by_name() -> None:
+    """One division for all would report targets as missed that each cache can keep."""
+    require_one_cache({"a": 4, "b": 4})
+    with pytest.raises(InvalidValueError, match="tenants 'a' and 'c' have different last-level caches"):
+        require_one_cache({"a": 4, "b": 4, "c": 5})
 
 
 def test_more_tenants_than_ways_are_not_divided() -> None:
@@ -343,6 +352,22 @@ def test_promises_that_need_more_ways_than_there_are_cannot_be_kept(mpps: float,
     promised = Situation({"v": LPM, "w": LPM}, MEMORY, WAYS, promised_mpps={"v": mpps, "w": mpps})
 
     assert has_room(promised) == room
+    assert has_room(replace(promised, llcs={"w": 1}))
+
+
+def test_each_last_level_cache_is_divided_on_its_own() -> None:
+    """Tenants of different caches may have equal ways; one alone in its cache keeps all of them."""
+    tenants = {"v": LPM, "h": HOG, "w": LPM, "g": HOG, "x": LPM}
+    apart = Situation(tenants, MEMORY, WAYS, promised_mpps=dict.fromkeys("vwx", 3.0), llcs={"w": 1, "g": 1, "x": 2})
+    apart = replace(apart, settings=apart.open_settings)
+
+    ways = next(divisions(apart))
+    masks = {name: setting.mask for name, setting in isolated(apart, ways).items()}
+
+    assert list(masks) == list(tenants)
+    assert masks["v"] == masks["w"] == way_block(ways["v"])
+    assert masks["h"] == masks["g"] == way_block(WAYS - ways["v"], ways["v"])
+    assert masks["x"] == way_block(WAYS)
 
 
 def test_decisions_for_twenty_tenants_are_quick() -> None:

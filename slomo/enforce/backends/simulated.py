@@ -59,6 +59,11 @@ class SimulatedServer:
         for occupant in occupants:
             self.add(occupant)
 
+    @property
+    def llcs(self) -> dict[str, int]:
+        """Tenant -> number of its last-level cache."""
+        return {name: self.machine.llc_domain_of(int(self.knobs[f"core:{name}"] or 0)) for name in self.occupants}
+
     def add(self, occupant: Occupant, core: int | None = None) -> None:
         """Start a tenant, by default on the first free core; the cores of the NIC's socket are tried first."""
         first = self.machine.nic_socket * self.machine.cores_per_socket

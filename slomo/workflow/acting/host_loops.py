@@ -1,13 +1,13 @@
 """Build a control loop on this host: its network functions, their promised throughputs, and each controller."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slomo.control.guard import GuardController
 from slomo.control.host_plant import HostPlant, OnProcesses
 from slomo.control.loop import Plant
-from slomo.control.max_min import MaxMinController
+from slomo.control.max_min import MaxMinController, require_one_cache
 from slomo.control.observation import Controller
 from slomo.control.pools.configuration import read_rmd_toml
 from slomo.control.pools.controller import PoolController
@@ -20,7 +20,7 @@ from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.change import Backend
 from slomo.enforce.plan import TenantSetting
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
-from slomo.host.cores import assign_cores, available_cores
+from slomo.host.cores import assign_cores, available_cores, llc_of
 from slomo.host.resctrl_facts import read_facts
 from slomo.models.partition_profile import library_of, load_profiles
 from slomo.models.responses.memory_traffic import joined
@@ -40,6 +40,8 @@ class RunningTenants:
     #: Processes and cores of each tenant.
     settings: Mapping[str, TenantSetting]
     promised_mpps: Mapping[str, float]
+    #: Number of each tenant's last-level cache; one for all if a tenant is missing here.
+    llcs: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def llc_ways(self) -> int:
@@ -62,7 +64,8 @@ def host_loop(configuration: ControlConfiguration, run: Run) -> tuple[Plant, Con
     }
     alone = HostPlant(running, {}, backend)
     targets = {name: share * alone.solo_mpps(name) for name, _, share in configuration.tenants if share is not None}
-    controller = host_controller(RunningTenants(configuration, backend, alone.settings(), targets))
+    llcs = {name: llc_of(own_cores[0]) for name, own_cores in zip(running, cores, strict=True)}
+    controller = host_controller(RunningTenants(configuration, backend, alone.settings(), targets, llcs))
     return HostPlant(running, targets, backend), controller, targets
 
 
@@ -81,6 +84,7 @@ def throttle(running: RunningTenants) -> Controller:
 
 def max_min(running: RunningTenants) -> Controller:
     """Return a controller that divides cache ways max-min fair, where no occupancy is known (ResQ)."""
+    require_one_cache(running.llcs)
     return OnProcesses(MaxMinController(running.configuration.name, running.llc_ways, 1.0), running.settings)
 
 
@@ -101,7 +105,7 @@ def guard(running: RunningTenants) -> Controller:
     models = {name: known[workload.key] for name, workload, _ in configuration.tenants}
     responses = {name: model.response for name, model in models.items()}
     memory = joined(model.memory for model in models.values())
-    situation = Situation(responses, memory, ways, promised_mpps=running.promised_mpps)
+    situation = Situation(responses, memory, ways, promised_mpps=running.promised_mpps, llcs=running.llcs)
     return OnProcesses(GuardController(configuration.name, situation), running.settings)
 
 

@@ -279,9 +279,10 @@ def _chosen(test: NoisyNeighbourTest, noise: Sequence[str]) -> EnforcementPlan:
     stages = list(responses)
     responses |= {name: profile.responses[Workload(settings.noise.nf).key] for name in noise}
     whole = dict.fromkeys(responses, Setting(machine.full_way_mask))
+    llcs = _server(test, len(noise)).llcs
     for share in (0.95, 0.9, 0.85, 0.8, 0.7, 0.6):
         promised = {name: share * responses[name].solo_mpps for name in stages}
-        situation = Situation(responses, profile.memory, machine.llc_ways, whole, promised)
+        situation = Situation(responses, profile.memory, machine.llc_ways, whole, promised, llcs=llcs)
         best = advise(situation, margin=0.01)
         if best is not None:
             return situation.plan("noisy", best.settings)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from slomo.control.cpu_shares import SharesController
 from slomo.control.guard import GuardController
 from slomo.control.loop import Plant
-from slomo.control.max_min import MaxMinController
+from slomo.control.max_min import MaxMinController, require_one_cache
 from slomo.control.moving import PaidMoves
 from slomo.control.numa import NumaController, NumaTenant
 from slomo.control.observation import Controller
@@ -33,9 +33,8 @@ def guard(configuration: ControlConfiguration) -> Loop:
     server, targets = _server(configuration)
     profile = _profile(configuration, server)
     responses = {tenant: profile.responses[work.saturated.key] for tenant, work, _ in configuration.tenants}
-    machine = server.machine
-    llcs = {tenant: machine.llc_domain_of(int(server.knobs[f"core:{tenant}"] or 0)) for tenant in responses}
-    situation = Situation(responses, profile.memory, machine.llc_ways, promised_mpps=targets, llcs=llcs)
+    ways = server.machine.llc_ways
+    situation = Situation(responses, profile.memory, ways, promised_mpps=targets, llcs=server.llcs)
     plant = SimulatedPlant(server, targets, seed=configuration.file.seed)
     return plant, GuardController(configuration.name, situation), targets
 
@@ -43,6 +42,7 @@ def guard(configuration: ControlConfiguration) -> Loop:
 def max_min(configuration: ControlConfiguration) -> Loop:
     """Return a loop that divides cache ways max-min fair (ResQ)."""
     server, targets = _server(configuration)
+    require_one_cache(server.llcs)
     machine = server.machine
     controller = MaxMinController(configuration.name, machine.llc_ways, machine.llc_mib * 1024.0 / machine.llc_ways)
     return SimulatedPlant(server, targets, seed=configuration.file.seed), controller, targets

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from slomo.host.cores import available_cores, line_in, parse_cpu_list, socket_of
+from slomo.host.cores import available_cores, line_in, llc_of, socket_of
 from slomo.units import parse_quantity
 from slomo.vocabulary.machine import Machine
 
@@ -69,7 +69,7 @@ def this_machine(name: str = NAME) -> Machine:
     sockets = len({socket_of(core) for core in cores})
     l2_mib, l2_ways = cache_mib(2) or (1.0, 16)
     llc_mib, llc_ways = cache_mib(3) or (l2_mib, l2_ways)
-    domains = _llc_domains(cores)
+    domains = len({llc_of(core) for core in cores if socket_of(core) == socket_of(cores[0])})
     per_socket = len(cores) // sockets
     return Machine(
         name=name,
@@ -97,9 +97,3 @@ def this_machine(name: str = NAME) -> Machine:
         issue_width=4,
         **_TYPICAL,
     )
-
-
-def _llc_domains(cores: tuple[int, ...]) -> int:
-    home = [core for core in cores if socket_of(core) == socket_of(cores[0])]
-    shared = {line_in(_CPU / f"cpu{core}" / "cache" / "index3" / "shared_cpu_list") for core in home} - {""}
-    return max(1, len([text for text in shared if parse_cpu_list(text)]))
