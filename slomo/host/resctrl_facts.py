@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from slomo.errors import RefusedSettingError
 from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
-from slomo.vocabulary.way_masks import has_hole
+from slomo.vocabulary.way_masks import refusal
 
 #: Highest value of AMD's MB and SMBA, which means unlimited.
 UNLIMITED_AMD = 2048
@@ -50,17 +50,8 @@ class ResctrlFacts:
 
     def checked(self, mask: int) -> int:
         """Return `mask`; raise RefusedSettingError if it has ways that the cache lacks, too few ways, or gaps."""
-        if mask & ~self.full_mask or mask.bit_count() < self.min_bits:
-            raise RefusedSettingError(
-                f"way mask {mask:#x} does not fit this cache, needed {self.min_bits} or more ways of "
-                f"{self.full_mask:#x}",
-                hint="name ways that the cache has",
-            )
-        if has_hole(mask) and not self.sparse:
-            raise RefusedSettingError(
-                f"way mask {mask:#x} has a hole, and this cache takes one block of ways only",
-                hint="0x3 or 0x7fc would do",
-            )
+        if why := refusal(mask, self.full_mask, "this machine", sparse=self.sparse, least=self.min_bits):
+            raise RefusedSettingError(why, hint="0x3 is ways 0 and 1")
         return mask
 
     def bandwidth_value(self, amount: float, unit: str, resource: str = "MB") -> str:

@@ -14,6 +14,7 @@ from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.server_setting import ServerSetting, llc_numbers
+from slomo.vocabulary.way_masks import refusal, way_block
 from slomo.vocabulary.wire import wire_gbps
 from slomo.vocabulary.workload import Workload
 from slomo.vocabulary.workload_text import parse_workload
@@ -212,8 +213,8 @@ def server_with(
     sockets = (nic_socket,) * len(tenants) if setting.sockets is None else tuple(setting.sockets)
     server = TenantModels(name, tenants, sockets, nic_socket, setting)
     for mask in setting.ways or ():
-        if server.llc_ways and mask >= 1 << server.llc_ways:
-            raise InvalidValueError(f"way mask {mask:#x}, but the cache of '{name}' has {server.llc_ways} ways")
+        if server.llc_ways and (why := refusal(mask, way_block(server.llc_ways), f"'{name}'")):
+            raise InvalidValueError(why, hint="0x3 is ways 0 and 1")
     if tenants and capacities is not None and (most := tenants[0].model.sockets) is not None:
         for field, limit in (("nodes", most), ("sockets", most), ("cores", most * capacities.cores)):
             wrong = next((at for at in getattr(setting, field) or () if at is not None and not 0 <= at < limit), None)

@@ -129,7 +129,8 @@ def test_whatif_takes_the_only_machine_of_the_models(
     ("words", "message"),
     [
         (["--ways", "0x1"], "ways [1] for 2 NFs"),
-        (["--ways", "0x100000,0x1"], "has 20 ways"),
+        (["--ways", "0x100000,0x1"], "way mask 0x100000 on 'e5-2620v4', needed 1 or more adjacent ways of 0xfffff"),
+        (["--ways", "0x5,0x1"], "way mask 0x5 on 'e5-2620v4', needed 1 or more adjacent ways"),
         (["--nodes", "0,2"], "nodes: 2, but"),
         (["--weights", "0,1"], "CPU weight 0"),
         (["--cores", "0,99"], "core 99 asked for, it has cores 0 to 15"),

@@ -194,9 +194,13 @@ def test_a_receipt_of_another_boot_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flavour", "tenant", "said"),
     [
-        (Flavour(), TenantSetting("a", cores=(0,), llc_way_mask=0b101), "has a hole"),
-        (Flavour(), TenantSetting("a", cores=(0,), llc_way_mask=0xFFFF), "does not fit this cache"),
-        (Flavour(min_bits=2), TenantSetting("a", cores=(0,), llc_way_mask=1), "2 or more ways"),
+        (
+            Flavour(),
+            TenantSetting("a", cores=(0,), llc_way_mask=0b101),
+            "0x5 on this machine, needed 1 or more adjacent",
+        ),
+        (Flavour(), TenantSetting("a", cores=(0,), llc_way_mask=0xFFFF), "needed 1 or more adjacent"),
+        (Flavour(min_bits=2), TenantSetting("a", cores=(0,), llc_way_mask=1), "2 or more adjacent"),
         (Flavour(), TenantSetting("a", cores=(0,), code_way_mask=1), "code and data prioritisation"),
         (Flavour(), TenantSetting("a", cores=(0,), memory_bandwidth=MemoryBandwidth(2, "GB/s")), "takes percent"),
         (Flavour(), TenantSetting("a", cores=(0,), memory_bandwidth=MemoryBandwidth(5)), "needed 10 percent"),

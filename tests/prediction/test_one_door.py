@@ -549,13 +549,18 @@ def test_what_was_not_profiled_over_ways_is_unsupported_at_every_door(library: M
     assert [row["throughput_mpps"] for row in plain.rows()] == list(solve_server(library, mix, MACHINE).throughput_mpps)
 
 
-@pytest.mark.parametrize(("field", "place"), [("cores", 99), ("cores", -1), ("sockets", 5), ("nodes", 7)])
+@pytest.mark.parametrize(
+    ("field", "place"), [("cores", 99), ("cores", -1), ("sockets", 5), ("nodes", 7), ("ways", 0x5), ("ways", 1 << 20)]
+)
 def test_places_that_the_machine_does_not_have_are_refused(library: ModelLibrary, field: str, place: int) -> None:
     """A neighbour on a socket that does not exist is no neighbour, and the answer would look supported."""
     known = {"environment": {"machines": {MACHINE: HERE.to_dict()}}}
     models = ModelLibrary(replace(model, manifest={**model.manifest, **known}) for model in library.values())
-    with pytest.raises(InvalidValueError, match=f"{field}: {place}, but '{MACHINE}' has"):
-        slomo.predict("lpm", ["nat"], models, setting=ServerSetting(**{field: (0, place)}))
+    says = f"{field}: {place}, but '{MACHINE}' has"
+    if field == "ways":
+        says = f"way mask {place:#x} on '{MACHINE}', needed 1 or more adjacent ways of {FULL:#x}"
+    with pytest.raises(InvalidValueError, match=says):
+        slomo.predict("lpm", ["nat"], models, setting=ServerSetting(**{field: (1, place)}))
 
 
 def test_memory_is_near_on_the_socket_of_the_nic_at_every_door(library: ModelLibrary) -> None:

@@ -24,6 +24,7 @@ from slomo.host.locks import MachineLock
 from slomo.host.places import cache_directory
 from slomo.host.resctrl_facts import read_facts
 from slomo.host.resctrl_tree import ResctrlTree
+from slomo.vocabulary.way_masks import refusal, way_block
 
 ANNOTATION = "rdt.resources.beta.kubernetes.io/pod"
 CLASSES_FILE, PODS_FILE, NODE_FILE = "rdt-classes.yaml", "pod-annotations.json", "koordinator-node-slo.json"
@@ -122,8 +123,8 @@ def _ways_of_this_machine() -> int | None:
 def _class(tenant: TenantSetting, ways: int) -> dict[str, Any]:
     written: dict[str, Any] = {}
     if tenant.llc_way_mask is not None:
-        if tenant.llc_way_mask >> ways:
-            raise RefusedSettingError(f"tenant '{tenant.tenant}': mask {tenant.llc_way_mask:#x} of {ways} ways")
+        if why := refusal(tenant.llc_way_mask, way_block(ways), "goresctrl"):
+            raise RefusedSettingError(f"tenant '{tenant.tenant}': {why}", hint="0x3 is ways 0 and 1")
         written["l3Allocation"] = f"{tenant.llc_way_mask:#x}"  # absolute masks keep guaranteed ways apart
     bandwidth = tenant.memory_bandwidth
     if bandwidth is not None:

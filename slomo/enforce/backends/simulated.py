@@ -17,7 +17,7 @@ from slomo.simulator.engine import Tenant, simulate
 from slomo.simulator.result import SimulationResult
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function
-from slomo.vocabulary.way_masks import has_hole
+from slomo.vocabulary.way_masks import refusal
 from slomo.vocabulary.workload import Workload
 
 FIELDS = ("ways", "bandwidth", "core", "node", "buffers")
@@ -209,9 +209,7 @@ class SimulatedBackend(SimulatedKnobs, Backend):
         return [Wish(f"{field}:{tenant.tenant}", value) for field, value in values.items()]
 
     def _mask(self, mask: int) -> int:
-        full = self.server.machine.full_way_mask
-        if mask & ~full or has_hole(mask):
-            raise RefusedSettingError(
-                f"way mask {mask:#x} is not one block of the ways {full:#x}", hint="0x3 or 0x7fc would do"
-            )
+        machine = self.server.machine
+        if why := refusal(mask, machine.full_way_mask, f"'{machine.name}'"):
+            raise RefusedSettingError(why, hint="0x3 is ways 0 and 1")
         return mask

@@ -24,6 +24,7 @@ from slomo.vocabulary.display import Result, html_table
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.numbers import share_hint
 from slomo.vocabulary.server_setting import ServerSetting
+from slomo.vocabulary.way_masks import refusal
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import named
 
@@ -194,8 +195,8 @@ def require_possible(setting: ServerSetting, machine: Machine, tenants: int) -> 
             hint=f"leave out {fullest - machine.cores_per_socket}, or let some share cores",
         )
     for mask in checked.ways or ():
-        if mask > machine.full_way_mask:
-            raise InvalidValueError(f"way mask {mask:#x}, but '{machine.name}' has {machine.llc_ways} ways")
+        if why := refusal(mask, machine.full_way_mask, f"'{machine.name}'"):
+            raise InvalidValueError(why, hint="0x3 is ways 0 and 1")
     for core in checked.cores or ():
         if core is not None:
             machine.socket_of(core)  # refuses a core that the machine does not have
