@@ -316,6 +316,17 @@ def test_a_state_of_another_version_is_refused(version: int, tmp_path: Path) -> 
         Store(tmp_path / "other.sqlite")
 
 
+def test_a_full_disk_is_no_foreign_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a state cannot be begun since the disk is full, space is asked for, not another kind of file."""
+
+    def full(connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("slomo.service.state.store.make_tables", full)
+    with pytest.raises(StoreError, match=r"cannot be opened: database or disk is full(?s:.)*free some space"):
+        Store(tmp_path / "new.sqlite")
+
+
 def test_a_state_of_version_6_is_taken_over(tmp_path: Path) -> None:
     """It gets the tables that version 7 added, and keeps what it holds."""
     connection = sqlite3.connect(tmp_path / "six.sqlite", isolation_level=None)

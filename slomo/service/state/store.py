@@ -70,6 +70,10 @@ class Store:
                 f"'{self.path}' cannot be opened: {error.strerror}", hint="name a file you may write to: --state"
             ) from None
         except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and getattr(error, "sqlite_errorname", "") != "SQLITE_ERROR":
+                raise StoreError(
+                    f"'{self.path}' cannot be opened: {error}", hint="free some space, or name another file: --state"
+                ) from None
             raise ConfigurationError(f"'{self.path}' is no state of slomo: {error}", hint="name another file") from None
         return connection
 
