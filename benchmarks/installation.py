@@ -64,6 +64,7 @@ def main(extras: list[str]) -> None:
             home = folder / extra
             venv.create(home, with_pip=True)
             python = str(home / "bin" / "python")
+            print(f"installing {extra}: up to some minutes", file=sys.stderr)
             begin = time.perf_counter()
             what = str(wheel) if extra == "core" else f"{wheel}[{extra}]"
             subprocess.run([python, *PIP, "install", what], check=True)

@@ -30,6 +30,8 @@ def main() -> int:
     parser.add_argument("machine", help="what slomo doctor --out wrote")
     parser.add_argument("--curves", action="store_true", help="print every point")
     given = parser.parse_args()
+    if not given.measured.is_file():  # on a busy host `host.py` ends without results
+        parser.error(f"no file '{given.measured}'; python benchmarks/host.py --json {given.measured} writes it")
     machine = load_machine(given.machine)
     runs = [RunRecord.from_dict(run) for run in json.loads(given.measured.read_text(encoding="utf-8"))["runs"]]
     curves = measured_curves(runs)
