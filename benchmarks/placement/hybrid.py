@@ -5,7 +5,8 @@ Requests of many different SLOs (70 to 96 % of solo), drawn from a seed. The sim
     python benchmarks/placement/prepare.py DIR --machine silver-4110 --nf maglev --nf snort
     python benchmarks/placement/hybrid.py DIR --seed 7000
 
-Target: either takes no more servers than the better of both, and breaks no more.
+Target: either refuses no more than the better of both, takes no more servers where it refuses as many, and breaks no
+more.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def main() -> int:
     machine, judge, worse = library.machines[0], make_judge(), 0
     nfs = sorted({key.split("@")[0] for key in library.workloads(machine) if not key.startswith("synthetic")})
     for seed in range(given.seed, given.seed + given.draws):
-        draw, servers = np.random.default_rng(seed), {}
+        draw, outcomes, breaks = np.random.default_rng(seed), list[tuple[int, int]](), list[int]()
         requests = [
             Request(f"r{i}", str(draw.choice(nfs)), SLO(min_share=float(draw.integers(70, 97)) / 100))
             for i in range(given.requests)
@@ -46,10 +47,12 @@ def main() -> int:
             placer.policy.shares = name == "either"
             refused = sum(not decision.accepted for decision in placer.place_all(requests))
             broken = len({item.request for item in judge.judge(placer, requests=len(requests)).violations})
-            servers[name] = placer.servers_used
-            print(f"{machine} {seed} {name:9} servers {servers[name]:3d}  refused {refused:2d}  broken {broken:2d}",
-                  flush=True)  # fmt: skip
-        worse += servers["either"] > min(servers.values())
+            outcomes.append((refused, placer.servers_used))
+            breaks.append(broken)
+            is_off = name == "either" and (outcomes[-1] > min(outcomes) or broken > min(breaks))
+            worse += is_off
+            print(f"{machine} {seed} {name:9} servers {placer.servers_used:3d}  refused {refused:2d}  "
+                  f"broken {broken:2d}{'  OFF' if is_off else ''}", flush=True)  # fmt: skip
     return int(worse > 0)
 
 
