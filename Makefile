@@ -33,7 +33,9 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.runtime
 	$(BIN)/slomo demo --out demo-output
 
-test: lint types floors unit
+# types take one core, so the rest goes on beside them
+test: $(VENV)/.dev
+	@+$(MAKE) --no-print-directory -j2 lint types floors unit
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "slomo needs Python 3.11 or newer; none found on PATH. hint: make PYTHON=/path/to/python3.11" >&2; exit 2; }

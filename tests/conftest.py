@@ -2,6 +2,7 @@
 
 import functools
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,15 @@ settings.register_profile("ci", settings.get_profile("slomo"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "slomo")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+#: A file system in memory, where fsync and commits of SQLite do not wait for a disk; tests' files are there if it has
+#: this much room [byte] and lets programs run (in containers it often has 64 MB).
+IN_MEMORY, ROOM = Path("/dev/shm"), 2 << 30
+
+if "TMPDIR" not in os.environ and IN_MEMORY.is_dir():
+    _place = os.statvfs(IN_MEMORY)
+    if _place.f_bavail * _place.f_frsize >= ROOM and not _place.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(IN_MEMORY)  # for the processes that tests start, too
+        tempfile.tempdir = None
 
 
 @pytest.fixture(scope="session")

@@ -55,20 +55,20 @@ SMALLER = (
     (r"--runs \d{2,}", "--runs 8"),
     (r"--mixes 50\b", "--mixes 2"),
     (r"--latency --out", "--runs 40 --latency --out"),
-    (r"(lpm snort .*--runs) 8 --mixes 8", r"\1 16 --mixes 30"),  # a promise beside others needs errors of mixes
+    (r"(lpm snort .*--runs) 8 --mixes 8", r"\1 12 --mixes 20"),  # a promise beside others needs errors of mixes
     (r"(--machine \S+\.yaml) --out", r"\1 --runs 8 --mixes 2 --out"),
     (r"(slomo train slomo-\S+)", r"\1 --target ip-router --target snort --target vpn"),
     (r'(slomo\.train\("slomo-[\w-]+")\)', r'\1, targets=("ip-router", "snort"), models=["slomo-xgb"])'),
     # one family and the baseline that placement compares with; getting-started trains all
     (
-        r"(slomo train (?:both|dpi|flows|mirror|my-nf|profile)\.parquet --models \S+)",
+        r"(slomo train (?:acl|both|dpi|flows|mirror|my-nf|profile)\.parquet --models \S+)",
         r"\1 --model slomo-xgb --model dobrescu",
     ),
     (r"(slomo train mirror\.parquet)", r"\1 --model slomo-xgb"),
     (r"slomo\.train\(dataset\)", 'slomo.train(dataset, models=["slomo-xgb"])'),
     (r"--every-s 60\b", "--every-s 3600"),
     (r"make test\b", "make test CHOSEN=tests/vocabulary"),
-    (r"(slomo\.profile\(.*)\bruns=\d+", r"\1runs=8, mixes=8"),
+    (r"(slomo\.profile\(.*)\bruns=\d+", r"\1runs=8, mixes=2"),
     (r"\bruns=\d{2,}", "runs=8"),
     (r"\bbudget=\d+", "budget=8"),
     (r"\bsteps: \d+", "steps: 2"),

@@ -1,4 +1,4 @@
-"""One Dask worker, two, or none: the same datasets, models and judgements; a worker that dies costs its task."""
+"""Two Dask workers or none: the same datasets, models and judgements; a worker that dies costs its task."""
 
 import os
 import signal
@@ -22,11 +22,11 @@ MACHINE = "e5-2620v4"
 FAMILIES = ["slomo-xgb", "slomo-additive", "dobrescu"]
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def scheduler(request):
-    """Return the address of a scheduler with one worker or two, processes of their own."""
+@pytest.fixture(scope="module")
+def scheduler():
+    """Return the address of a scheduler with two workers, processes of their own."""
     options = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
-    with distributed.LocalCluster(n_workers=request.param, **options) as made:
+    with distributed.LocalCluster(n_workers=2, **options) as made:
         yield made.scheduler_address
 
 

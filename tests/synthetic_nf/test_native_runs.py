@@ -1,4 +1,4 @@
-"""Every network function for real for a second on a replayed capture, its knobs, its statistics, its end."""
+"""Every network function for real, for a moment, on a replayed capture, its knobs, its statistics, its end."""
 
 import json
 import signal
@@ -11,13 +11,13 @@ NFS = ["synthetic", "l2fwd", "router", "firewall", "flowstats", "nat", "maglev",
 
 @pytest.mark.parametrize("nf", NFS)
 def test_each_network_function_runs_on_a_replayed_capture(program, captures, nf):
-    """A second of replay: all packets come from the capture, and each is sent or counted as dropped."""
+    """All packets come from the capture, and each is sent or counted as dropped."""
     if nf == "ipsec" and program.build == "portable":
         assert program.run("--nf", nf).returncode == 2  # it is in the DPDK build only
         return
     path = captures.write([captures.packet(source_port=port, payload=b"p" * 22) for port in range(1, 501)])
 
-    run = program.run("--nf", nf, "--pcap", path, "--duration-s", 1, "--interval-s", 0.4, "--routes", 2000)
+    run = program.run("--nf", nf, "--pcap", path, "--duration-s", 0.3, "--interval-s", 0.1, "--routes", 2000)
 
     end = run.end
     assert run.returncode == 0, run.errors

@@ -56,10 +56,10 @@ def fake() -> Callable[..., NetworkFunction]:
 
 @pytest.fixture
 def quick() -> HostSettings:
-    """Return settings for which any machine is quiet enough."""
+    """Return settings for which any machine is quiet enough; a window without a report is repeated."""
     return HostSettings(
-        window_s=0.25, settle_s=0.0, pairs=2, most_pairs=2, limit=100.0, minimum_cpu_share=0.0, attempts=0,
-        probe_pairs=1, probe_window_s=0.25, probe_budget_s=0.0, drift_limit=100.0,
+        window_s=0.12, settle_s=0.0, pairs=2, most_pairs=2, limit=100.0, minimum_cpu_share=0.0, attempts=3,
+        probe_pairs=1, probe_window_s=0.12, probe_budget_s=0.0, drift_limit=100.0,
     )  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 """Models carried to another machine: near what is measured there, better with runs, and honest about how far off."""
 
+import functools
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +31,10 @@ from slomo.workflow.train import train
 
 FUNCTIONS = ("ip-router", "snort", "vpn")
 OTHER = load_machine("silver-4110")
+Carry = Callable[[int], ModelLibrary]
 
 
+@functools.cache
 def thinned(name: str, runs: int) -> ProfileDataset:
     """Return a shipped profile of three functions, with so many runs beside others each."""
     dataset = find_dataset(f"slomo-{name}")
@@ -44,6 +48,12 @@ def thinned(name: str, runs: int) -> ProfileDataset:
 def before() -> ModelLibrary:
     """Return models of the E5-2620 v4."""
     return train_library(thinned("e5-2620v4", 60), models=["none"])
+
+
+@pytest.fixture(scope="module")
+def carried_by(before: ModelLibrary) -> Carry:
+    """Return the models carried to the other machine by so many runs of each function, each made once."""
+    return functools.cache(lambda runs: transfer(before, OTHER, thinned("silver-4110", runs) if runs else None))
 
 
 def corrected(before: ModelLibrary, runs: ProfileDataset) -> list[Corrected]:
@@ -74,10 +84,10 @@ def _errors(library: ModelLibrary, mixes: list[tuple[str, tuple[str, ...], float
 
 
 def test_the_machines_file_alone_is_near_and_unknown(
-    before: ModelLibrary, mixes: list[tuple[str, tuple[str, ...], float]]
+    carried_by: Carry, mixes: list[tuple[str, tuple[str, ...], float]]
 ) -> None:
     """Without a run on the new machine answers are within 6 %; intervals bound promises, and none is supported."""
-    carried = transfer(before, OTHER)
+    carried = carried_by(0)
     error, held = _errors(carried, mixes)
     assert error < 0.06
     assert held >= 0.85
@@ -97,13 +107,13 @@ def test_the_machines_file_alone_is_near_and_unknown(
 
 @pytest.mark.parametrize(("runs", "most"), [(5, 0.025), (10, 0.015)])
 def test_a_handful_of_runs_corrects_it(
-    before: ModelLibrary, mixes: list[tuple[str, tuple[str, ...], float]], runs: int, most: float
+    carried_by: Carry, mixes: list[tuple[str, tuple[str, ...], float]], runs: int, most: float
 ) -> None:
     """With 5 and 10 runs of each function errors fall below 2.5 and 1.5 %; with mixes, too, 10 support the answer.
 
     With five, held-out errors are at the limit of what supports: the processor's arithmetic decides.
     """
-    carried = transfer(before, OTHER, thinned("silver-4110", runs))
+    carried = carried_by(runs)
     error, held = _errors(carried, mixes)
     assert error < most
     assert held >= 0.85
@@ -121,10 +131,10 @@ def test_a_handful_of_runs_corrects_it(
     assert not any("no mix measured here" in reason for reason in answer.reasons)
 
 
-def test_runs_on_the_new_machine_set_the_own_vector(before: ModelLibrary) -> None:
+def test_runs_on_the_new_machine_set_the_own_vector(carried_by: Carry) -> None:
     """With 10 runs, accesses per packet, full cache and neighbours' traffic are those measured, not those carried."""
     few = thinned("silver-4110", 10)
-    carried, corrected = transfer(before, OTHER), transfer(before, OTHER, few)
+    carried, corrected = carried_by(0), carried_by(10)
     for subject in subjects(few):
         old, new = (
             carried[OTHER.name, subject.workload.key].response,
@@ -144,14 +154,14 @@ def test_runs_on_the_new_machine_set_the_own_vector(before: ModelLibrary) -> Non
         assert not new.most_moved.exceeded(most_moved(subject.beside_names, subject.beside[beside]).amounts)
 
 
-def test_vectors_that_no_run_foretells_widen_intervals(before: ModelLibrary) -> None:
+def test_vectors_that_no_run_foretells_widen_intervals(before: ModelLibrary, carried_by: Carry) -> None:
     """If held-out runs move other amounts of memory traffic than predicted, so do neighbours, and intervals widen."""
     few = thinned("silver-4110", 5)
     factors = np.where(np.arange(len(few)) % 2, 3.0, 1.0 / 3.0)
     erratic = ProfileDataset(few.frame.assign(**{"own.LMB": few.frame["own.LMB"] * factors}), few.environment)
     widths = []
-    for runs in (few, erratic):
-        model = transfer(before, OTHER, runs).find("snort")
+    for library in (carried_by(5), transfer(before, OTHER, erratic)):
+        model = library.find("snort")
         assert model.response is not None
         widths.append(model.response.calibration.usual_error(0.2))
     assert widths[1] > 1.1 * widths[0]
@@ -279,14 +289,14 @@ def test_faster_parts_help_and_small_caches_hurt(before: ModelLibrary, faster: d
     assert sign * (there[0] - model.response.rows_mpps(pressure, np.full(1, 3.0))[0]) > 0.0
 
 
-def test_what_cannot_be_carried_is_told(before: ModelLibrary) -> None:
+def test_what_cannot_be_carried_is_told(before: ModelLibrary, carried_by: Carry) -> None:
     """The same machine, an unknown one, several, runs from elsewhere and models without pressure are refused."""
     with pytest.raises(ConfigurationError, match="are of 'e5-2620v4' already"):
         transfer(before, load_machine("e5-2620v4"))
     with pytest.raises(ConfigurationError, match="runs on e5-2620v4"):
         transfer(before, OTHER, thinned("e5-2620v4", 5))
     with pytest.raises(ConfigurationError, match="models of one machine"):
-        transfer(before.merge(transfer(before, OTHER)), load_machine("gold-6430"))
+        transfer(before.merge(carried_by(0)), load_machine("gold-6430"))
     silent = replace(before.find("vpn"), response=None)
     with pytest.raises(MissingMetricError, match="was not measured beside others"):
         transfer(ModelLibrary([silent]), OTHER)
