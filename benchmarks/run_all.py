@@ -59,6 +59,7 @@ WORDS = {
     "resq/fig8.py": "{resq}",
     "resq/fig9.py": "{resq}",
     "robustness.py": "{work}/robustness.jsonl",
+    "twins.py": "--seed 397",
 }
 #: Script -> what slomo is called with before it.
 BEFORE = {
@@ -112,6 +113,7 @@ FEWER = {
     "shared_cores_host.py": "--rounds 2 --mixes 1",
     "transfer.py": "--pair e5-2620v4:silver-4110 --mixes 4",
     "traffic.py": "--nf lpm --runs 8 --points 4",
+    "twins.py": "--seed 397 --machine e5-2620v4 --nf stats --mixes 2",
     "whatif.py": "10 e5-2620v4",
 }
 

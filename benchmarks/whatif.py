@@ -2,12 +2,16 @@
 
 Targets: within 3 % (mean) of the simulator over 200 random partitions per machine, half of them with ways of one's own
 for each tenant, half with ways shared by all or all but one or two; advice breaks an SLO in the judge in at most 5 % of
-the cases. Run: python benchmarks/whatif.py [partitions] [machine ...] [--draw NAME]
+the cases. Then mixes whose tenants have their memory on random nodes, with undivided caches. Run:
+python benchmarks/whatif.py [partitions] [machine ...] [--draw NAME]
 """
 
 import argparse
 import random
 import time
+from collections import Counter
+from collections.abc import Iterable
+from itertools import repeat
 
 import numpy as np
 
@@ -18,6 +22,7 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.partition_profile import (
     learn_partitions,
@@ -49,6 +54,8 @@ def main(partitions: int, machines: list[str], case: str, cases: int | None = No
         shared = [error for shared, error in outcomes if shared]
         tell(name, "ways shared", shared, model.half_width(shares_ways=True))
         advice(knowledge, machine, workloads, partitions // 2 if cases is None else cases, case)
+        if machine.sockets > 1:
+            on_nodes(knowledge, machine, workloads, partitions // 4, case)
 
 
 def judged(
@@ -104,24 +111,54 @@ def advice(knowledge: PartitionProfile, machine: Machine, workloads: list[Worklo
     )
 
 
+def on_nodes(knowledge: PartitionProfile, machine: Machine, workloads: list[Workload], cases: int, case: str) -> None:
+    """Put tenants' memory on random nodes, and compare predictions with the simulator."""
+    draw = random.Random(f"nodes {machine.name}{case}")  # noqa: S311
+    signed, inside, verdicts = [], [], Counter[str]()
+    for number in range(cases):
+        mix = [draw.choice(workloads) for _ in range(draw.randint(2, min(7, machine.cores_per_socket)))]
+        nodes = [draw.randrange(machine.sockets) for _ in mix]
+        answer = what_if([knowledge], mix, machine, ServerSetting(nodes=nodes))
+        for row, mpps in zip(answer.rows(), simulated(machine, mix, 70_000 + number, nodes=nodes), strict=True):
+            signed.append(row["throughput_mpps"] / mpps - 1.0)
+            inside.append(row["low_mpps"] <= mpps <= row["high_mpps"])
+            verdicts[row["verdict"]] += 1
+    errors = np.abs(signed)
+    print(
+        f"{machine.name}: memory on random nodes: {len(errors)} tenants: mean error {100 * np.mean(errors):.2f} % "
+        f"(target 3){off(np.mean(errors) > 0.03)}, p95 {100 * np.quantile(errors, 0.95):.2f} %, "
+        f"max {100 * max(errors):.1f} %; 90 % intervals hold {100 * np.mean(inside):.1f} %; {dict(verdicts)}",
+        flush=True,
+    )
+
+
 def off(missed: bool | np.bool_) -> str:
     return " OFF" if missed else ""
 
 
 def judge(advised: Outlook, mix: list[Workload], machine: Machine, seed: int) -> list[float]:
     """Run a mix in the simulator, at its own fidelity, with everything that was advised."""
+    settings = advised.settings.values()
+    masks, throttles = [each.mask for each in settings], [each.bandwidth_percent for each in settings]
+    return simulated(machine, mix, 90_000 + seed, masks=masks, throttles=throttles)
+
+
+def simulated(
+    machine: Machine,
+    mix: list[Workload],
+    seed: int,
+    *,
+    masks: Iterable[int | None] = repeat(None),
+    throttles: Iterable[float | None] = repeat(None),
+    nodes: Iterable[int | None] = repeat(None),
+) -> list[float]:
+    """Return the throughputs of a mix [Mpps], one tenant a core of the NIC's socket."""
     first = machine.nic_socket * machine.cores_per_socket
     tenants = [
-        Tenant(
-            workload,
-            load_network_function(workload.nf),
-            first + place,
-            llc_way_mask=setting.mask,
-            mba_percent=setting.bandwidth_percent,
-        )
-        for place, (workload, setting) in enumerate(zip(mix, advised.settings.values(), strict=True))
+        Tenant(workload, load_network_function(workload.nf), first + place, mask, throttle, node)
+        for place, (workload, mask, throttle, node) in enumerate(zip(mix, masks, throttles, nodes, strict=False))
     ]
-    return [tenant.throughput_mpps for tenant in simulate(machine, tenants, seed=90_000 + seed).tenants]
+    return [tenant.throughput_mpps for tenant in simulate(machine, tenants, seed=seed).tenants]
 
 
 if __name__ == "__main__":

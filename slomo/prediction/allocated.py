@@ -115,6 +115,8 @@ class Allocated:
         for i in server.by_socket[socket]:
             unknown, beyond = self.models[i].beyond(self._mask(i).bit_count(), self._percent(i), away=self._is_away(i))
             never, outside = [*never, *unknown], [*outside, *beyond]
+        if len(server.by_socket[socket]) > 1 and any(map(self._is_away, server.by_socket[socket])):
+            outside.append("memory on another node was profiled without neighbours")
         if not self.models[number].is_enough(self.how.coverage, shares_ways=self.shares_ways(number)):
             never.append(f"too few partitions were held out for an interval of {100.0 * self.how.coverage:g} %")
         mask, together = self._mask(number), int(self.settings[socket].in_common[0, here].sum())
