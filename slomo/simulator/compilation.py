@@ -81,7 +81,10 @@ def compiled(function: Function) -> Function:
 
 def kernel(function: Function) -> Function:
     """Compile `function` as an entry point that Python calls, and keep its machine code on disk."""
-    dispatcher: Any = numba.njit(**_OPTIONS, cache=True)(function)
+    try:
+        dispatcher: Any = numba.njit(**_OPTIONS, cache=True)(function)
+    except RuntimeError:  # neither slomo's folder nor the user's cache can be written; each process compiles for itself
+        return cast(Function, numba.njit(**_OPTIONS)(function))
     return cast(Function, in_turn(dispatcher, source_digest()))  # a kernel contains the code of all files
 
 

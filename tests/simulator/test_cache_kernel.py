@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from slomo.errors import InvalidValueError
 from slomo.simulator import first_compile
+from slomo.simulator.compilation import kernel
 from slomo.simulator.hardware.cache import count_misses
 from slomo.simulator.programs.layout import zipf_table
 
@@ -70,6 +71,16 @@ def test_a_zipf_table_is_an_inverse_distribution(lines, exponent):
     assert table[0] == 0
     assert table[-1] == lines
     assert (np.diff(table) >= 0).all()
+
+
+def test_kernels_without_a_folder_for_their_code_are_compiled_in_each_process(monkeypatch):
+    """As where slomo's folder and HOME are read-only: numba finds no folder, and the simulator runs nevertheless."""
+    monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
+
+    made = kernel(misses_by_dictionary)
+
+    assert made.py_func is misses_by_dictionary
+    assert not first_compile.is_compiled(made)
 
 
 def test_the_slow_compilation_is_announced_once(monkeypatch, caplog):
