@@ -91,10 +91,13 @@ def note(text: str) -> None:
 
 
 def note_reasons(verdicts: Iterable[tuple[str, str, Sequence[str]]]) -> None:
-    """Print each tenant's verdict and the reasons for it, where there are any, on stderr."""
+    """Print verdicts that have reasons, and the reasons, on stderr; tenants for which both are equal share a line."""
+    alike: dict[str, list[str]] = {}
     for tenant, verdict, reasons in verdicts:
         if reasons:
-            note(f"{tenant}: {verdict}; {'; '.join(reasons)}")
+            alike.setdefault(f"{verdict}; {'; '.join(reasons)}", []).append(tenant)
+    for text, tenants in alike.items():
+        note(f"{', '.join(tenants)}: {text}")
 
 
 def emit_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from slomo import errors
 from slomo.cli import faults
 from slomo.cli.main import COMMANDS, load_command, main
+from slomo.cli.output import note_reasons
 from slomo.errors import SlomoError
 
 HEAVY = ("numpy", "pandas", "rich", "numba", "sklearn", "xgboost", "scipy", "matplotlib", "yaml")
@@ -163,3 +164,11 @@ def test_names_complete(line: str, expected: str) -> None:
     words = line.split()
     completions = BashComplete(cli, {}, "slomo", "_SLOMO_COMPLETE").get_completions(words[1:-1], words[-1])
     assert expected in [item.value for item in completions]
+
+
+def test_tenants_with_equal_reasons_share_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 64 tenants of two kinds two lines are printed; who has no reasons is not named."""
+    note_reasons(
+        [("0:a", "unknown", ["x"]), ("1:b", "unknown", ["y"]), ("2:a", "unknown", ["x"]), ("3:c", "supported", [])]
+    )
+    assert capsys.readouterr().err == "0:a, 2:a: unknown; x\n1:b: unknown; y\n"
