@@ -81,6 +81,13 @@ class UsageError(SlomoError):
     exit_code = 2
 
 
+def listed(names: Iterable[str]) -> str:
+    """Return names in order, as many as a message can hold, and the number of the others."""
+    known = sorted(names)
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    return f"{', '.join(known[:_MOST_NAMES])}{more}" or "none"
+
+
 class UnknownNameError(UsageError):
     """No object has the given name.
 
@@ -118,8 +125,7 @@ class UnknownNameError(UsageError):
             near.sort(key=lambda each: -_likeness(wrong, each))  # stable: difflib's order, the nearest first
             near += [each for each in folded if len(wrong) > 1 and wrong in each]  # 'e5' is far from 'e5-2620v4'
             guess = f"did you mean '{folded[near[0]]}'? " if near else ""
-            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-            hint = f"{guess}Known: {', '.join(names[:_MOST_NAMES]) + more if names else 'none'}"
+            hint = f"{guess}Known: {listed(names)}"
         shown = str(name) if len(str(name)) <= _LONGEST_NAME else f"{str(name)[:_LONGEST_NAME]}..."
         shown = shown if shown.isprintable() else ascii(shown)[1:-1]
         super().__init__(f"unknown {kind} '{shown}'{where and ' '}{where}", hint=f"{hint}{also and '. '}{also}")

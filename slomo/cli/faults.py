@@ -88,10 +88,11 @@ def describe(error: BaseException) -> tuple[str, str, str | None, int]:
 _FULL_OR_FIXED = {errno.ENOSPC, errno.EROFS, errno.EDQUOT}
 #: Errors whose message does not state whether the file was to be read or written.
 _EITHER = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM}
+_OWN_FILES = "XDG_CACHE_HOME names the folder of slomo's own files"
 _HINTS = {
     errno.ENOENT: "check the path",
     errno.EISDIR: "name a file, not a directory",
     errno.ENOSPC: "free some space, then run the same command again; finished runs are kept",
-    errno.EACCES: "choose a place you may write to, or ask for the right",
-    errno.EROFS: "choose a place you may write to",
+    errno.EACCES: f"choose a place you may write to, or ask for the right; {_OWN_FILES}",
+    errno.EROFS: f"choose a place you may write to; {_OWN_FILES}",
 }

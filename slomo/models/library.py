@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError
+from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError, listed
 from slomo.models import storage
 from slomo.models.nf_model import NFModel
 from slomo.vocabulary.display import frame_of, html_table
@@ -142,7 +142,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
         Raises
         ------
-        UnknownNameError, UsageError
+        UnknownNameError, UsageError, listed
             As :meth:`find`.
         """
         machine = self.require_machine(machine)
@@ -194,7 +194,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         if meant := _mix_meant(nf, nf_names):
             hint = f"did you mean '{meant}'? {nf} would be one function"
         elif not elsewhere and nf in network_function_names():
-            hint = f"it was never profiled there; run slomo profile {nf}, then slomo train. Known: {_listed(nf_names)}"
+            hint = f"it was never profiled there; run slomo profile {nf}, then slomo train. Known: {listed(nf_names)}"
         return UnknownNameError("network function", nf, nf_names, hint=hint, where=f"among the models of {machine}")
 
     def save(self, directory: str | Path) -> Path:
@@ -293,13 +293,9 @@ def _unknown_machine(machine: str, modelled: tuple[str, ...]) -> UnknownNameErro
     from slomo.vocabulary.machine import machine_names
 
     if machine in machine_names():
-        hint = f"there are models for {_listed(modelled)}; profile and train on '{machine}' first"
+        hint = f"there are models for {listed(modelled)}; profile and train on '{machine}' first"
         return UnknownNameError("machine with models", machine, modelled, hint=hint)
     return UnknownNameError("machine", machine, {*modelled, *machine_names()})
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
 
 
 def _mix_meant(wrong: str, names: Iterable[str]) -> str:
