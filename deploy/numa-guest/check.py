@@ -146,8 +146,8 @@ def moved() -> dict[str, object]:
         f"stages: {{fs: {{nf: 'router(routes=50000)', core: {NEAR[1]}}}, fw: {{nf: l2fwd, core: {FAR[1]}}}}}\n"
         "chains: {web: {stages: [fs, fw], mpps: 0.002}}"
     )
-    moves = (StageMove("fs", FAR[0], 2.0, node=1), StageMove("fs", NEAR[1], 5.0, node=0))
-    settings = ChainRunSettings(seconds=8.0, warm_up_ms=500.0, moves=moves)
+    moves = (StageMove("fs", FAR[0], 2.0, node=1), StageMove("fs", NEAR[1], 9.0, node=0))
+    settings = ChainRunSettings(seconds=18.0, warm_up_ms=500.0, moves=moves)
     ran = run_chains_on_host(system, "nfvnice", settings=settings)
     chain = ran.chains[0]
     told = {

@@ -17,7 +17,7 @@ from slomo.host.orphans import marked_processes
 from slomo.testbed.host.chains.looks import ChainLook
 from slomo.testbed.host.chains.moves import StageMove, pages_by_node, parse_move
 from slomo.testbed.host.chains.plan import ChainRunSettings
-from slomo.testbed.host.chains.run import run_on_host
+from slomo.testbed.host.chains.run import _Run, run_on_host
 from slomo.vocabulary.service_chains import parse_chains
 from slomo.workflow.chains import on_host
 from slomo.workflow.chains.migration import NodeMigration
@@ -36,6 +36,14 @@ def settings(*moves: StageMove) -> ChainRunSettings:
 
 
 needs_compiler = pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="there is no C compiler")
+
+
+def test_a_move_that_was_still_to_come_at_the_end_is_named() -> None:
+    """Of two moves of a stage the first took until the end: that the second was not made is told."""
+    run = _Run(SYSTEM, settings(StageMove("fs", CORE, 0.1), StageMove("fs", CORE, 0.4)), None, None, None, None)
+    run.take(0.0, '{"event": "stayed", "stage": "fs", "cpu": 0, "node": -1}')
+    run.take(0.0, '{"event": "end"}')
+    assert run.notes[1:] == ["stage 'fs' was still to move when the run ended"]
 
 
 @needs_compiler

@@ -129,6 +129,8 @@ class _Run:
         self.told: Callable[[MoveOutcome], None] | None = None
         #: Requested moves that are neither done nor given up, by stage.
         self._moving: dict[str, StageMove] = {}
+        #: Stages of the settings' moves that are neither done nor given up.
+        self._planned = [move.stage for move in settings.moves]
         self.last: dict[str, Any] | None = None
         self.problem: BaseException | None = None
 
@@ -146,6 +148,8 @@ class _Run:
             self._done.set()
 
     def _handle(self, line: dict[str, Any]) -> None:
+        if line["event"] in ("moved", "stayed") and line["stage"] in self._planned:
+            self._planned.remove(line["stage"])
         if line["event"] == "observe":
             look = look_of(line, tuple(self._cores.values()))
             if self._watch is not None:
@@ -171,6 +175,8 @@ class _Run:
             self._begin(line)
         elif line["event"] == "end":
             self._control_s = time.process_time() - self._begun_s
+            left = (*self._moving, *self._planned)
+            self.notes += [f"stage '{name}' was still to move when the run ended" for name in left]
             self.last = line
             self._done.set()
 
@@ -205,7 +211,6 @@ class _Run:
     def result(self) -> HostChainResult:
         """Return the result of the finished run."""
         assert self.last is not None
-        self.notes += [f"stage '{name}' was still to move when the run ended" for name in self._moving]
         chain_result = result_of(self.last)
         whole_s = chain_result.seconds + self._settings.warm_up_ms / 1e3
         changes = 0 if self._weights is None else self._weights.changes
