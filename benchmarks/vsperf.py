@@ -32,7 +32,7 @@ from slomo.host.tool import RunningTool
 from slomo.testbed.host.build import slomo_nf_binary
 from slomo.testbed.host.traffic.pktgen import PktgenGenerator
 from slomo.vocabulary.workload import Traffic
-from slomo.workflow.acting.loss_ratio import search_throughput
+from slomo.workflow.acting.noisy_neighbour import search_throughput
 
 PREFIX, PORT, LINK_MBPS = "slomo-vsperf", 22043, 10_000
 SIZES = (64, 512, 1518)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from slomo.errors import InvalidValueError
-from slomo.service.door.agent_bodies import AgentReport
+from slomo.service.door.bodies import AgentReport
 from slomo.service.metrics import Gauge, plain
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector

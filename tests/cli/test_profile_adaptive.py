@@ -6,7 +6,7 @@ import pytest
 
 from slomo.cli.main import main
 from slomo.profiling.adaptive.campaign import adaptive_plan
-from slomo.profiling.adaptive.contradictions import RESOURCES
+from slomo.profiling.adaptive.design import RESOURCES
 from slomo.records.dataset import ProfileDataset
 from slomo.records.storage import load_dataset
 from slomo.vocabulary.machine import load_machine

@@ -14,7 +14,7 @@ import numpy as np
 
 from slomo.records.run import Phase, RunRecord
 from slomo.testbed.host.counters.base import CounterReader
-from slomo.testbed.host.pressure import observe_counters
+from slomo.testbed.host.experiment import observe_counters
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from tests.counter_noise.told import RDT_KIB, Truth

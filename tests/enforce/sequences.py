@@ -19,10 +19,10 @@ from unittest import mock
 from slomo.enforce.backends import cgroup as backends
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.rdt_class import RdtClassBackend
+from slomo.enforce.backends.registry import Together
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.backends.scheduler import SchedulerBackend
 from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
-from slomo.enforce.backends.together import Together
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting

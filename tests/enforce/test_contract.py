@@ -14,11 +14,11 @@ from slomo.enforce.backends.buffers import BuffersBackend
 from slomo.enforce.backends.cgroup import CgroupBackend
 from slomo.enforce.backends.pqos import PqosBackend
 from slomo.enforce.backends.rdt_class import NODE_FILE, RdtClassBackend
+from slomo.enforce.backends.registry import Together
 from slomo.enforce.backends.resctrl import ResctrlBackend
 from slomo.enforce.backends.scheduler import SchedulerBackend
 from slomo.enforce.backends.simulated import Occupant, SimulatedBackend, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores, SimulatedCoresBackend
-from slomo.enforce.backends.together import Together
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, undo
 from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting

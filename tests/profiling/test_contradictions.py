@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.profiling.adaptive.contradictions import contradictions
+from slomo.profiling.adaptive.design import contradictions
 
 
 def falling(pressures: np.ndarray) -> np.ndarray:

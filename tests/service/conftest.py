@@ -22,7 +22,7 @@ from slomo.models.library import ModelLibrary
 from slomo.records.dataset import ProfileDataset
 from slomo.service.api.routes import OPERATIONS
 from slomo.service.application import Service, make_app
-from slomo.service.door.descriptions import EXAMPLES
+from slomo.service.door.openapi import EXAMPLES
 from slomo.service.history import point
 from slomo.service.settings import ServiceSettings
 from slomo.service.state import journal

@@ -10,8 +10,7 @@ from starlette.testclient import TestClient
 from slomo.service.api.host import ControlBody
 from slomo.service.api.routes import OPERATIONS
 from slomo.service.door.bodies import PredictionAnswer, PredictionColumns
-from slomo.service.door.descriptions import EXAMPLES, PARAMETERS, PROPERTIES
-from slomo.service.door.openapi import document
+from slomo.service.door.openapi import EXAMPLES, PARAMETERS, PROPERTIES, document
 from tests.service.test_host_doors import host, tree  # noqa: F401 - fixtures
 
 DOCUMENT = document(OPERATIONS)

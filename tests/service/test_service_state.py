@@ -21,8 +21,7 @@ from slomo.errors import ConfigurationError, StoreError, UnknownNameError
 from slomo.models.library import ModelLibrary
 from slomo.service.application import Service
 from slomo.service.state import journal
-from slomo.service.state.schema import VERSION, make_tables
-from slomo.service.state.store import Store, copy_state
+from slomo.service.state.store import VERSION, Store, copy_state, make_tables
 from tests.service.conftest import SERVERS, Running, Started
 
 REQUEST = {"id": "edge", "nf": "lpm", "slo": {"min_share": 0.5}}

@@ -26,9 +26,16 @@ from slomo.testbed.champsim.conversion import (
 )
 from slomo.testbed.champsim.execution import Execution, check_length, counted, memory_lines, read_execution
 from slomo.testbed.champsim.recording import STORE, Recording, parse, record, symbol_address
-from slomo.testbed.champsim.testbed import MACHINE, ChampSimTestbed, champsim_machine
+from slomo.testbed.champsim.testbed import (
+    MACHINE,
+    ChampSimTestbed,
+    champsim_machine,
+    occupancy_lines,
+    throughput_mpps,
+    vectors,
+    windows,
+)
 from slomo.testbed.champsim.traces import Trace
-from slomo.testbed.champsim.vectors import occupancy_lines, throughput_mpps, vectors, windows
 from slomo.testbed.registry import machine_of
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.workload import Traffic, Workload

@@ -20,8 +20,7 @@ from slomo.testbed.host.chains.plan import ChainRunSettings
 from slomo.testbed.host.chains.run import _Run, run_on_host
 from slomo.vocabulary.service_chains import parse_chains
 from slomo.workflow.chains import on_host
-from slomo.workflow.chains.migration import NodeMigration
-from slomo.workflow.chains.on_host import run_chains_on_host
+from slomo.workflow.chains.on_host import NodeMigration, run_chains_on_host
 from tests.testbed_host.test_chain_runs import family_of
 
 CORE = max(os.sched_getaffinity(0))

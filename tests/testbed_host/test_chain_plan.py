@@ -10,7 +10,7 @@ from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, Un
 from slomo.host.marker import RunMark, new_mark
 from slomo.testbed.host.chains.looks import parse_line, result_of
 from slomo.testbed.host.chains.moves import StageMove
-from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan
+from slomo.testbed.host.chains.plan import ChainRunSettings, render_plan, stage_flags
 from slomo.testbed.host.chains.processor_groups import (
     GroupWeights,
     ProcessorTree,
@@ -18,7 +18,6 @@ from slomo.testbed.host.chains.processor_groups import (
     remove_orphan_groups,
 )
 from slomo.testbed.host.chains.run import scheduler_notes
-from slomo.testbed.host.chains.stage_flags import stage_flags
 from slomo.vocabulary.service_chains import ChainStage, ServiceChain, parse_chains
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.chains.on_host import run_chains_on_host

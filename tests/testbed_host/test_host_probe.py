@@ -20,7 +20,7 @@ from slomo.testbed.host.machine.this_machine import this_machine
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.probe import procedure
 from slomo.testbed.host.probe.calibration import Calibration
-from slomo.testbed.host.probe.choice import CandidateTrial, choose
+from slomo.testbed.host.probe.procedure import CandidateTrial, choose
 from slomo.testbed.host.probe.reading import ProbedPressure
 from slomo.testbed.host.probe.reporters import bubbles, candidates, extra_time, never_hits
 from slomo.testbed.host.probe.sentinel import DriftWatch, Look, sentinel_programs

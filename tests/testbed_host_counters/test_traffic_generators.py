@@ -15,9 +15,8 @@ import pytest
 
 from slomo.errors import ConfigurationError, InvalidValueError, TestbedError, UnknownNameError
 from slomo.testbed.host.traffic.base import TrafficGenerator
-from slomo.testbed.host.traffic.lua_socket import WRAP, LuaSocket
 from slomo.testbed.host.traffic.pcap import count_frames
-from slomo.testbed.host.traffic.pktgen import PktgenGenerator
+from slomo.testbed.host.traffic.pktgen import WRAP, LuaSocket, PktgenGenerator
 from slomo.testbed.host.traffic.place import Place
 from slomo.testbed.host.traffic.registry import GENERATORS, make_generator
 from slomo.testbed.host.traffic.testpmd import PcapReplay, TestpmdGenerator, memif

@@ -3,7 +3,7 @@
 import pytest
 
 from slomo.errors import TestbedError
-from slomo.workflow.acting.loss_ratio import search_throughput
+from slomo.workflow.acting.noisy_neighbour import search_throughput
 
 
 @pytest.mark.parametrize(("loss_ratio", "expected_pps"), [(0.0, 2e6), (0.1, 2e6 / 0.9)])

@@ -13,9 +13,8 @@ from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.online.checker import BrokenConstraint, broken_constraints
 from slomo.placement.online.decisions import DecisionWriter, stage_of
-from slomo.placement.online.in_turn import put_in_turn
 from slomo.placement.online.refusals import told
-from slomo.placement.online.seating import seat_mixes, seat_requests
+from slomo.placement.online.seating import put_in_turn, seat_mixes, seat_requests
 from slomo.placement.online.settings import Fallback
 from slomo.placement.online.sockets import Socket, Spot
 from slomo.placement.online.state import Allowed, ClusterState

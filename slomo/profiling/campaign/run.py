@@ -2,10 +2,13 @@
 
 The offline profiling of SLOMO (SIGCOMM'20, section 4.1) is kept as an append-only log of runs, as ResQ and npf store
 theirs. A campaign that is killed at any moment and started again ends with the same dataset.
+
+The first signal requests the end; a second one interrupts at once. Finished runs are in the store in both cases.
 """
 
 import math
 import os
+import signal
 import threading
 import time
 from collections import deque
@@ -15,10 +18,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from slomo.errors import MeasurementError, TestbedError, UnstableMeasurementError, UsageError
-from slomo.profiling.campaign.interruption import interruptible
 from slomo.profiling.campaign.progress import Progress, Silent
 from slomo.profiling.campaign.schedule import Schedule, record_throughput
 from slomo.profiling.campaign.solo_reference import stability, with_common_solo
@@ -312,3 +315,24 @@ def run_batch(
     work = _Work(store, schedule, measure, jobs, progress or Silent(), pool)
     work.run_all()
     return work.failed
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Yield an event that Ctrl-C and SIGTERM set; outside the main thread, where Python delivers none, it never is."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  (signal's signature)
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    former = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

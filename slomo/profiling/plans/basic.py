@@ -2,6 +2,11 @@
 
 SLOMO (SIGCOMM'20): solo and pressure runs train the models (section 4.1), mixes of different network functions test
 them (section 6). No mix is used both to calibrate intervals and to test predictions.
+
+SLOMO (SIGCOMM'20, section 5.1) selects metrics on the sources of contention of one socket. A function whose memory is
+on the other node has two more sources. One is the link, which tenants on the function's own socket use too; its
+pressure is the link's utilisation. The other is the memory channels of the other node, which cores there use without
+the link; their pressure is the latency of misses.
 """
 
 import hashlib
@@ -13,9 +18,8 @@ import numpy as np
 
 from slomo.errors import InvalidValueError
 from slomo.profiling.plans.designs import MOST_INSTANCES, Design, make_design
-from slomo.profiling.plans.link import link_plan
 from slomo.profiling.plans.plan import ExperimentPlan
-from slomo.profiling.plans.sources import DEFAULT_POINTS, FEW_POINTS, farthest, sources
+from slomo.profiling.plans.sources import DEFAULT_POINTS, FEW_POINTS, farthest, memory_pressures, sources
 from slomo.records.importing.competitors import named_competitors
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
@@ -250,3 +254,47 @@ def _workloads(items: Sequence[Workload | str]) -> tuple[Workload, ...]:
     if not workloads:
         raise InvalidValueError("no network function given", hint="name at least one; `slomo nf list` shows them")
     return tuple(dict.fromkeys(workloads))
+
+
+#: Of every so many points one has competitors on the far socket.
+_FAR = 2
+
+
+def link_plan(
+    targets: Sequence[Workload],
+    machine: Machine,
+    *,
+    runs: int | None = None,
+    replicates: int = 1,
+    seed: int = 0,
+) -> ExperimentPlan:
+    """Return the plan that runs targets with their memory on another socket, beside competitors on both.
+
+    Competitors beside the target are those of design ``sources``; in every second point others press on the memory from
+    its own socket. All data are on that socket; the target alone runs so, too.
+    """
+    if machine.sockets < 2:
+        raise InvalidValueError(
+            f"design 'link' needs the memory of another socket, '{machine.name}' has {machine.sockets}",
+            hint="choose a machine with two, or design 'sources'",
+        )
+    points = DEFAULT_POINTS if runs is None else runs
+    near, far = machine.nic_socket, (machine.nic_socket + 1) % machine.sockets
+    most = min(MOST_INSTANCES, machine.cores_per_socket - 1)
+    beside = sources(machine, points, seed, most)
+    beyond = memory_pressures(machine, points, seed + 1, most)
+    mixes: list[tuple[tuple[Workload, ...], tuple[Workload, ...]]] = [((), ())]
+    for number, (here, there) in enumerate(zip(beside, beyond, strict=True)):
+        mixes.append((here.competitors, () if number % _FAR else there.competitors))
+    colocations = tuple(
+        Colocation(
+            machine.name,
+            target,
+            (*here, *there),
+            sockets=(near,) * (1 + len(here)) + (far,) * len(there),
+            memory_node=far,
+        )
+        for target in targets
+        for here, there in mixes
+    )
+    return ExperimentPlan("pressure", colocations, replicates=replicates, seed=seed)

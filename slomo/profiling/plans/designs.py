@@ -63,7 +63,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 #: A Sobol competitor offers at most one eighth of a 40 Gbit/s port [Gbit/s].
 _SHARE_GBPS = 5.0
 DESIGNS = ("grid", "slomo-grid", "sobol", "sources", "farthest", "link")
-#: Those which ask the machine: `slomo.profiling.plans.sources`, `slomo.profiling.plans.link`.
+#: Those which ask the machine: `slomo.profiling.plans.sources`, `slomo.profiling.plans.basic`.
 OF_MACHINES = ("sources", "farthest", "link")
 
 

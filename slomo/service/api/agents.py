@@ -8,7 +8,7 @@ from slomo.enforce.plan import EnforcementPlan
 from slomo.placement.problem.enforcement import plan_from_decision
 from slomo.service.api.host import as_plan
 from slomo.service.application import Service
-from slomo.service.door.agent_bodies import AgentReport, NodePlan
+from slomo.service.door.bodies import AgentReport, NodePlan
 from slomo.service.door.operation import Answer, Call, Operation
 from slomo.service.door.problems import Problem
 from slomo.service.state import journal

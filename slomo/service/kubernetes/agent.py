@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from slomo.enforce.plan import EnforcementPlan
 from slomo.errors import SlomoError, TestbedError
-from slomo.service.door.agent_bodies import EnforcementReport
+from slomo.service.door.bodies import EnforcementReport
 from slomo.service.kubernetes.containers import Container, PodGroups, one_core
 from slomo.service.kubernetes.counting import Counted, PodCounting
 from slomo.service.kubernetes.enforcing import LONGEST, NodeEnforcer

@@ -16,7 +16,7 @@ from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import SlomoError
 from slomo.host.journal import Receipt, open_receipts, receipts_directory
-from slomo.service.door.agent_bodies import EnforcementReport
+from slomo.service.door.bodies import EnforcementReport
 from slomo.service.kubernetes.containers import Container
 
 #: Pod (``namespace/name``) -> its containers, or the reason why they are unknown.

@@ -18,7 +18,7 @@ from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.host.journal import Receipt, open_receipts
 from slomo.host.resctrl_tree import ResctrlTree
 from slomo.service.agents import Agents
-from slomo.service.door.agent_bodies import AgentReport
+from slomo.service.door.bodies import AgentReport
 from slomo.service.kubernetes import counting
 from slomo.service.kubernetes.containers import PodGroups
 from slomo.service.kubernetes.counting import PodCounting

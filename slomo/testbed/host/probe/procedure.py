@@ -3,7 +3,7 @@
 Eleven candidates are run beside four competitors, each of which loads one resource; this takes about two minutes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slomo.errors import UnstableMeasurementError
@@ -11,7 +11,6 @@ from slomo.testbed.host.interleaving import Paired, WindowTaker, one_more
 from slomo.testbed.host.machine.cache_levels import find_levels
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.calibration import Calibration
-from slomo.testbed.host.probe.choice import CandidateTrial, choose
 from slomo.testbed.host.probe.reporters import Reporter, bubbles, candidates, extra_time, never_hits
 from slomo.testbed.host.probe.sentinel import INTERVAL_S, Sentinel, scatter_of, sentinel_programs
 from slomo.testbed.host.probe.standing import StandingPrograms, quickened
@@ -19,6 +18,54 @@ from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant, paused
 from slomo.vocabulary.workload import Workload
+
+#: Least relative extra time beside the strongest competitor for its resource; 0.25 is a slowdown of 20 %.
+ENOUGH = 0.25
+#: Added to the extra time caused by other resources, since smaller differences are noise.
+_FLOOR = 0.05
+_SURE = 2.0  # standard errors by which extra time must exceed 0
+_LEAST = 0.02
+
+
+@dataclass(frozen=True)
+class CandidateTrial:
+    """How much one candidate program slows down beside each competitor."""
+
+    #: The candidate program.
+    reporter: Reporter
+    #: Metric of the competitor's resource -> relative extra time beside that competitor.
+    extra: Mapping[str, float]
+    #: Standard errors of `extra`.
+    error: Mapping[str, float]
+
+    @property
+    def own(self) -> float:
+        """Relative extra time of the candidate beside the strongest competitor for its own resource."""
+        return self.extra[self.reporter.metric]
+
+    @property
+    def others(self) -> float:
+        """Largest relative extra time of the candidate beside a competitor for another resource."""
+        return max((value for name, value in self.extra.items() if name != self.reporter.metric), default=0.0)
+
+    @property
+    def feels(self) -> bool:
+        """Whether `own`, the extra time for the candidate's own resource, exceeds measurement noise."""
+        return self.own > max(_LEAST, _SURE * self.error[self.reporter.metric])
+
+
+def choose(trials: Sequence[CandidateTrial]) -> tuple[CandidateTrial, ...]:
+    """Return the best candidate per metric; none for a metric without a sensitive candidate."""
+    chosen = []
+    for metric in dict.fromkeys(trial.reporter.metric for trial in trials):
+        feeling = [trial for trial in trials if trial.reporter.metric == metric and trial.feels]
+        strong = [trial for trial in feeling if trial.own >= ENOUGH]
+        if strong:
+            chosen.append(max(strong, key=lambda trial: trial.own / (max(trial.others, 0.0) + _FLOOR)))
+        elif feeling:
+            chosen.append(max(feeling, key=lambda trial: trial.own))
+    return tuple(chosen)
+
 
 #: Additional data sizes to measure, as shares of L2 and of the last-level cache according to the kernel.
 _INSIDE, _BEYOND = (0.25, 0.5), (1.3, 2.0)
