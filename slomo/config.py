@@ -22,8 +22,6 @@ _FILE_LIMIT_B = 1 << 20
 class Settings:
     """Defaults of the command line and the service.
 
-    Examples
-    --------
     >>> Settings(coverage=0.8).coverage, Settings().model
     (0.8, 'default')
     """
@@ -74,8 +72,6 @@ def load_settings(
     ``SLOMO_MACHINE`` and so on; the process's own by default. `file`: settings file; by default the first of
     ``$SLOMO_CONFIG``, ``./slomo.toml`` and ``$XDG_CONFIG_HOME/slomo/slomo.toml``.
 
-    Examples
-    --------
     >>> load_settings({"seed": 7}, environment={"SLOMO_SEED": "3", "SLOMO_MODEL": "dobrescu"}, file=None).model
     'dobrescu'
     """

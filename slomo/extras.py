@@ -55,8 +55,6 @@ def need(*packages: str, extra: str | None = None) -> None:
     `packages`: importable names, such as ``"sklearn"``. `extra`: extra to name instead of the smallest that installs
     the package. Raises MissingExtraError with the command that installs what is missing; exit code 2.
 
-    Examples
-    --------
     >>> need("numpy")
     """
     for package in packages:
@@ -67,8 +65,6 @@ def need(*packages: str, extra: str | None = None) -> None:
 def missing(package: str, extra: str | None = None) -> MissingExtraError:
     """Return the error for a package that is not installed.
 
-    Examples
-    --------
     >>> print(missing("numba"))
     this needs the package 'numba', which is not installed
     hint: pip install 'slomo[simulate]'
@@ -88,8 +84,6 @@ def translated(error: ImportError, verb: str | None = None) -> MissingExtraError
     `error`: what Python raised. `verb`: the verb that was called, such as ``"train"``; the hint names the extra that
     covers all its needs.
 
-    Examples
-    --------
     >>> translated(ModuleNotFoundError("No module named 'pandas'", name="pandas.core"), "train").hint
     "pip install 'slomo[train]'"
     """

@@ -34,8 +34,6 @@ GROUPS: Mapping[str, str] = {
 def plugins(group: str) -> "Mapping[str, EntryPoint]":
     """Return the entry points of a group by name; of two with the same name the first package's.
 
-    Examples
-    --------
     >>> plugins("slomo.nothing-has-this")
     {}
     """
@@ -67,8 +65,6 @@ def load_plugin(group: str, name: str) -> Callable[..., Any]:
 def imported(place: str) -> Any:
     """Import the object that ``"module:name"`` names, for slomo's own registries.
 
-    Examples
-    --------
     >>> imported("slomo.plugins:imported") is imported
     True
     """
@@ -81,8 +77,6 @@ def require_name(what: str, name: str, built_in: Collection[str], group: str) ->
 
     Raises UnknownNameError with the nearest name, plug-ins included.
 
-    Examples
-    --------
     >>> require_name("model", "none", ("none", "mean"), "slomo.models")
     False
     """

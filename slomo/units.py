@@ -50,8 +50,6 @@ def unit_factor(source: str, target: str) -> float:
 
     Raises InvalidValueError if a unit is unknown or the two have different dimensions.
 
-    Examples
-    --------
     >>> unit_factor("MiB", "KiB")
     1024.0
     """
@@ -66,8 +64,6 @@ def unit_factor(source: str, target: str) -> float:
 def convert(value: float, source: str, target: str) -> float:
     """Convert `value` from unit `source` to unit `target`.
 
-    Examples
-    --------
     >>> convert(1.5, "Mpps", "kpps")
     1500.0
     """
@@ -80,8 +76,6 @@ def parse_quantity(text: str | float, unit: str) -> float:
     A number without a unit is in `unit` already. Raises InvalidValueError if the text is no finite number, or its unit
     has another dimension.
 
-    Examples
-    --------
     >>> parse_quantity("2 GiB", "MiB"), parse_quantity("40 %", "%"), parse_quantity(3, "MiB")
     (2048.0, 40.0, 3.0)
     """

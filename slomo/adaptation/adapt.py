@@ -110,8 +110,6 @@ def _attributes(workload: Workload) -> dict[str, Setting]:
 def position_of(workload: Workload) -> Position:
     """Return a workload's numbers; settings that it does not state have the NF's defaults.
 
-    Examples
-    --------
     >>> dict(position_of(Workload("ip-router", {"routes": 65536})).numbers)["routes"]
     65536.0
     >>> position_of(Workload("ip-router", {"routes": 131072})) == position_of(Workload("ip-router"))

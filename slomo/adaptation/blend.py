@@ -46,8 +46,6 @@ class DerivedSensitivity:
 class Blended(DerivedSensitivity):
     """Time per packet interpolated between models of one NF.
 
-    Examples
-    --------
     >>> from slomo.models.responses.sensitivity import ConstantSensitivity
     >>> way = InterpolationPath((0.0, 1.0), (1.0, 1.0 / 3.0), 0.5, 2.0 / 3.0, 0.5, curved=False)
     >>> half = Blended((ConstantSensitivity("none", 1.0), ConstantSensitivity("none", 3.0)), way)

@@ -61,8 +61,6 @@ def _changes(ratio: float, extra_kib: float) -> tuple[dict[str, float], dict[str
 class Shifted(DerivedSensitivity):
     """A sensitivity model extrapolated to a slightly different working set, as SLOMO does.
 
-    Examples
-    --------
     >>> from slomo.models.responses.sensitivity import LinearSensitivity
     >>> line = LinearSensitivity("line", ("L2MISS",), "solo", intercept_mpps=5.0, slope=-0.01)
     >>> Shifted(line, ratio=1.2, extra_kib=100.0, solo_difference_mpps=-0.5).predict_mpps(np.array([[0.0], [100.0]]))

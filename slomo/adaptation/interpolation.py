@@ -15,8 +15,6 @@ from slomo.models.base import Floats
 class InterpolationPath:
     """Interpolation along one attribute, from profiles to a value between two of them.
 
-    Examples
-    --------
     >>> way = InterpolationPath((0.0, 1.0, 2.0), (1.0, 1.0, 2.0), 1.5, 1.5, 0.5, curved=True)
     >>> way.below, way.times_us(np.array([[1.0, 1.0, 4.0]])).tolist()
     (1, [2.125])
@@ -60,8 +58,6 @@ class InterpolationPath:
 def monotone_cubic(at: Floats, values: Floats, destination: float) -> Floats:
     """Interpolate rows of `values`, shape ``(n, points)``, without overshoot (Fritsch and Carlson 1980).
 
-    Examples
-    --------
     >>> monotone_cubic(np.array([0.0, 1.0, 2.0]), np.array([[0.0, 0.0, 1.0]]), 1.5).tolist()
     [0.3125]
     """

@@ -354,8 +354,6 @@ def _channel(machine: Machine) -> float:
 def _beyond_l2(missed: float, references: float, doublings: float) -> float:
     """Return the misses per packet of an L2 of another size.
 
-    Examples
-    --------
     >>> _beyond_l2(4.0, 8.0, -1.0), round(_beyond_l2(4.4, 8.0, 1.0), 6)
     (4.4, 4.0)
     """
@@ -367,8 +365,6 @@ def _beyond_l2(missed: float, references: float, doublings: float) -> float:
 def _positive(terms: Floats, response: Floats) -> Floats:
     """Return least-squares weights, none below 0: the best of all subsets of the few terms.
 
-    Examples
-    --------
     >>> _positive(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([2.0, 1.0])).round(6).tolist()
     [1.5, 0.0]
     """

@@ -215,8 +215,6 @@ def scaled(name: str, values: Sequence[float]) -> list[float]:
     Packet sizes and shares (a match density) are used as they are: lines moved and matches made are proportional to
     them. Flow counts, rule sets and other sizes are used by logarithm, like cache misses and tree depths.
 
-    Examples
-    --------
     >>> scaled("packet_size_b", [64.0, 1500.0]), scaled("match_density", [0.0, 0.5])
     ([64.0, 1500.0], [0.0, 0.5])
     >>> round(scaled("rules", [1000.0])[0], 2)

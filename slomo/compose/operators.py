@@ -52,8 +52,6 @@ def ordered_sum(values: Floats) -> Floats:
 def rule_of(name: str, compat: str | None = None) -> str:
     """Return the rule that composes metric `name`, in words.
 
-    Examples
-    --------
     >>> rule_of("L3OCC"), rule_of("L3MPI"), rule_of("L3MPI", "published"), rule_of("IPC")
     ('sum', 'quotient of composed metrics: L3MISS/INST', 'sum', 'weighted mean: by FREQ')
     """

@@ -45,8 +45,6 @@ def _spelled_mpps(mpps: float) -> float:
 
     A workload's name spells offered loads with six digits, and a share of a port becomes an offered load.
 
-    Examples
-    --------
     >>> _spelled_mpps(0.1234567), _spelled_mpps(0.75)
     (0.123456, 0.75)
     """

@@ -43,8 +43,6 @@ def saturate(
 def at_limit(vector: Mapping[str, float], capacities: Capacities | None) -> tuple[str, ...]:
     """Return the combined counters that are at their limit.
 
-    Examples
-    --------
     >>> at_limit({"READ": 45.0, "WRITE": 15.0, "L3OCC": 9.0}, Capacities(cores=8, llc_kib=20480, memory_gb_s=60.0))
     ('READ', 'WRITE')
     """

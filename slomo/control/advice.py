@@ -110,8 +110,6 @@ def least_cost(
 def broken_odds(room: float, margin: float) -> float:
     """Return the probability that a promise breaks if predicted throughput exceeds it by the share `room`.
 
-    Examples
-    --------
     >>> [round(broken_odds(room, margin=0.03), 3) for room in (-0.03, 0.0, 0.024, 0.03)]
     [0.98, 0.5, 0.05, 0.02]
     """

@@ -192,8 +192,6 @@ class GuardController:
 def whatever_comes(situation: Situation) -> Situation:
     """Return the situation at the worst loads: all promised throughput is offered, and best effort is saturated.
 
-    Examples
-    --------
     >>> loads = {"promised": 0.5, "best effort": 0.1}
     >>> dict(whatever_comes(Situation({}, None, 1, {}, {"promised": 1.0}, loads)).offered_mpps)
     {'promised': 1.0}
@@ -206,8 +204,6 @@ def whatever_comes(situation: Situation) -> Situation:
 def halfway(situation: Situation) -> Situation:
     """Return the situation with loads halfway between the observed and the worst ones.
 
-    Examples
-    --------
     >>> loads = {"promised": 0.5, "best effort": 0.1}
     >>> dict(halfway(Situation({}, None, 1, {}, {"promised": 1.0}, loads)).offered_mpps)
     {'promised': 0.75, 'best effort': 0.1}

@@ -255,8 +255,6 @@ LATE_PERIODS, LATE_S = 3.0, 3.0
 class SensorHealth:
     """Keeps the last readings and checks new ones against them.
 
-    Examples
-    --------
     >>> health = SensorHealth(1.0)
     >>> health.faults(MachineReading(0.0, {"a": TenantReading(1.0)}), 0.0)
     {}

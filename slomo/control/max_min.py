@@ -49,8 +49,6 @@ def require_one_cache(llcs: Mapping[str, int]) -> None:
 class MaxMinController:
     """Divides cache ways so that no tenant has more ways than a tenant that misses its target.
 
-    Examples
-    --------
     >>> from slomo.control.observation import TenantReading
     >>> seen = {"a": TenantReading(0.8, 1.0, misses_m_s=5.0), "b": TenantReading(1.0, 0.9, occupancy_kib=1024.0)}
     >>> plan = MaxMinController("s", 20, 1024.0).decide(MachineReading(0.0, seen), None).plan

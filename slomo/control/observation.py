@@ -57,8 +57,6 @@ class TenantReading:
     def broken(self) -> bool:
         """Whether the tenant misses its promise; an impossible reading counts as a miss.
 
-        Examples
-        --------
         >>> TenantReading(0.9, target_mpps=1.0).broken, TenantReading(0.5, target_mpps=1.0, offered_mpps=0.5).broken
         (True, False)
         >>> TenantReading(1.0, target_mpps=1.0, latency_us=9.0, latency_limit_us=5.0).broken

@@ -41,8 +41,6 @@ class SimulatedPlant(SimulatedTime):
     `targets_mpps`: promises by tenant. `loads`: called with server and time before each observation, to change loads.
     `seed`: seed of the simulations. `moves`: cost of moving tenants between nodes; by default nothing.
 
-    Examples
-    --------
     >>> from slomo.enforce.backends.simulated import Occupant
     >>> from slomo.vocabulary.machine import load_machine
     >>> from slomo.vocabulary.workload import Workload

@@ -228,8 +228,6 @@ def judged(situation: Situation, chosen: Mapping[str, Setting], parted: Parted, 
 def explain(situation: Situation, outlook: Outlook, name: str) -> tuple[str, Mapping[str, float], str]:
     """Return the main cause of a tenant's loss of throughput, the loss by each cause, and a remedy.
 
-    Examples
-    --------
     >>> lpm = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
     >>> alone = Situation({"a": lpm}, MemoryTraffic((80.0, 200.0), (0.0, 50.0)), 20, {"a": Setting(1)})
     >>> explain(alone, foresee(alone), "a")[::2]

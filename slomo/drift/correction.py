@@ -30,8 +30,6 @@ class Bias:
 class OnlineCorrection:
     """Correction factors of NFs; `seen` returns the updated ones.
 
-    Examples
-    --------
     >>> correction = OnlineCorrection()
     >>> for _ in range(30):
     ...     correction = correction.seen("lpm", predicted_mpps=5.0, measured_mpps=4.8)

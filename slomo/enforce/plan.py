@@ -27,8 +27,6 @@ SCHEDULERS = ("normal", "batch", "idle", "fifo", "round-robin")
 class MemoryBandwidth:
     """Memory bandwidth that a tenant may use, in the unit of the tenant's processor.
 
-    Examples
-    --------
     >>> MemoryBandwidth(50).text
     '50 %'
     """

@@ -20,8 +20,6 @@ Row = TypeVar("Row")
 def better_forms(errors: Mapping[str, float]) -> dict[str, str]:
     """Return, for each baseline with a line and a curve, the form with the smaller mean error.
 
-    Examples
-    --------
     >>> better_forms({"dobrescu": 5.9, "dobrescu-curve": 2.3, "bubbleup": 3.6})
     {'Dobrescu': 'dobrescu-curve'}
     """
@@ -43,8 +41,6 @@ def in_better_form(rows: Mapping[str, Row], errors: Mapping[str, float]) -> dict
 def default_of(models: Mapping[str, Any]) -> str | None:
     """Return the row of an evaluation for the default model; None if it was not evaluated.
 
-    Examples
-    --------
     >>> default_of({"slomo-gp": 1, "composed": 2, "equilibrium": 3})
     'equilibrium'
     """

@@ -56,8 +56,6 @@ class Errors(Stored):
 def errors(measured_mpps: Floats, predicted_mpps: Floats, low_mpps: Floats, high_mpps: Floats) -> Errors:
     """Return the mean error, percentiles, bias and coverage of predictions and the ends of their intervals.
 
-    Examples
-    --------
     >>> e = errors(np.array([2.0, 4.0]), np.array([2.06, 3.6]), np.array([1.9, 3.5]), np.array([2.1, 3.9]))
     >>> round(e.mape, 2), e.within_5, e.within_10, round(e.bias, 2), e.coverage
     (6.5, 50.0, 100.0, -3.5, 50.0)

@@ -56,8 +56,6 @@ class ProbePrediction:
 class ProbeModel:
     """For each application, a curve of its run time over the slowdown of the reporter, Bubble-Up's probe program.
 
-    Examples
-    --------
     >>> from slomo.records.importing.probe_tables import ProbeTables
     >>> levels = np.array([0.0, 8.0, 16.0])
     >>> curve = (levels, np.array([40.0, 42.0, 80.0]))

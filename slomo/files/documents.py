@@ -40,8 +40,6 @@ _WORDS = {
 class Document:
     r"""The content of a document as mappings, lists, texts and numbers.
 
-    Examples
-    --------
     >>> parse("- 4\n- many\n", "cores.yaml").to(list[int])
     Traceback (most recent call last):
     slomo.errors.ConfigurationError: cores.yaml:2: field '1': got 'many', needed a whole number
@@ -80,8 +78,6 @@ def read(path: str | Path, kind: type[T], *, hint: str | None = None, limit: int
 def parse(text: str, name: str, hint: str | None = None) -> Document:
     r"""Parse JSON or YAML, or TOML if the file name says so, of bounded size and depth.
 
-    Examples
-    --------
     >>> parse("a: 1\nb: {c: 2}\n", "x.yaml").lines["b", "c"]
     2
     >>> parse("a: 1\na: 2\n", "x.yaml")

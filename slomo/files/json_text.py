@@ -35,8 +35,6 @@ class RefusedError(Exception):
 def json_object(line: str) -> dict[str, Any] | None:
     """Return the JSON object in one line of a program's output; None for any other line.
 
-    Examples
-    --------
     >>> json_object('{"packets": 5}'), json_object("{5"), json_object("5")
     ({'packets': 5}, None, None)
     """
@@ -50,8 +48,6 @@ def json_object(line: str) -> dict[str, Any] | None:
 def parse_json(text: str | bytes, name: str, hint: str | None = None, most: float = MOST) -> Any:
     """Parse JSON with unique keys and finite numbers; raises the errors of :func:`slomo.files.documents.parse`.
 
-    Examples
-    --------
     >>> parse_json('{"a": NaN}', "model.json")
     Traceback (most recent call last):
     slomo.errors.ConfigurationError: model.json:1:7: holds NaN, needed finite numbers

@@ -54,8 +54,6 @@ def open_regular(path: str | Path, limit: int, hint: str | None = None) -> int:
 def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> bytes:
     """Return the content of a regular file of at most `limit` bytes, checked against a digest if one is given.
 
-    Examples
-    --------
     >>> read_bytes("/dev/null")
     Traceback (most recent call last):
     slomo.errors.ConfigurationError: /dev/null: is a device, needed a regular file

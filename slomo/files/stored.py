@@ -23,8 +23,6 @@ class Stored:
     ``derived=`` properties after them. ``readers=`` construct fields whose type has no reader of its own. Unknown
     fields are ignored when reading.
 
-    Examples
-    --------
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Knob(Stored, version=1):

@@ -49,8 +49,6 @@ def spread(
     Raises TestbedError for a scheduler that does not answer, or an item whose computation ends its worker process;
     MissingExtraError for a scheduler without the extra `fleet`; InvalidValueError for fewer than 0 jobs.
 
-    Examples
-    --------
     >>> list(spread(abs, [-1, 2]))
     [1, 2]
     """

@@ -11,8 +11,6 @@ def below(root: Path, name: str) -> Path:
 
     Raises OSError with ENAMETOOLONG if the kernel takes no names of that length.
 
-    Examples
-    --------
     >>> below(Path("/proc/self"), "../1/status")
     Traceback (most recent call last):
     PermissionError: [Errno 1] leads out of '/proc/self': '../1/status'

@@ -103,8 +103,6 @@ def line_in(path: Path) -> str:
 def format_cpu_list(cores: Iterable[int]) -> str:
     """Write a list of CPUs in the kernel's format, such as ``0-3,8``.
 
-    Examples
-    --------
     >>> format_cpu_list([3, 0, 1, 2, 8])
     '0-3,8'
     """

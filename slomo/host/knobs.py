@@ -40,8 +40,6 @@ class Wish:
 class Change:
     """A setting with its values before and after.
 
-    Examples
-    --------
     >>> Change("core:3", "", "slomo-lpm").text
     "core:3: '' -> 'slomo-lpm'"
     """

@@ -205,8 +205,6 @@ class ResctrlKnobs(Knobs):
 def control_of(group: str) -> str:
     """Return the group whose masks apply to a group: the group itself, or the one above a monitoring group.
 
-    Examples
-    --------
     >>> control_of("a/mon_groups/m"), control_of("mon_groups/m"), control_of("a")
     ('a', '', 'a')
     """

@@ -119,8 +119,6 @@ def pressure_basis(pressure: Floats, scale: Floats, limit: Floats) -> Floats:
 
     Pressures above the measured range count as the largest measured one.
 
-    Examples
-    --------
     >>> pressure_basis(np.array([[1.0, 9.0]]), np.array([1.0, 1.0]), np.array([5.0, 1.0])).tolist()
     [[1.0, 0.5, 0.5, 0.25, 0.25, 0.25]]
     """

@@ -24,8 +24,6 @@ from slomo.models.base import Floats, require
 class ErrorShape(Stored):
     """Bias and size of an NF's errors as piecewise linear functions of predicted loss; extrapolated beyond the knots.
 
-    Examples
-    --------
     >>> shape = ErrorShape(np.array([0.0, 0.2, 1.0]), np.array([0.0, 0.01, 0.01]), np.array([0.01, 0.05, 0.05]))
     >>> shape.at_one(0.1)
     (0.005, 0.03)

@@ -108,8 +108,6 @@ E = TypeVar("E", bound="float | Floats")
 class VerdictErrors(NamedTuple, Generic[E]):
     """Held-out errors that decide the verdict on one prediction, or on an array of them, as shares of solo throughput.
 
-    Examples
-    --------
     >>> calibration = ConformalCalibration(np.array([-1.0, 1.0]), "mixes", average=0.02)
     >>> [VerdictErrors(0.02, largest, half_width=0.01).too_large(calibration) for largest in (0.02, 0.03)]
     [False, True]
@@ -163,8 +161,6 @@ def trusted(calibration: ConformalCalibration, negligible: float = NEGLIGIBLE) -
     It is at most solo throughput itself: with a larger error, the answer 0 would be nearer. An error up to `negligible`
     is trusted however small the machine's average is.
 
-    Examples
-    --------
     >>> trusted(ConformalCalibration(np.array([-1.0, 1.0]), "mixes", average=0.02))
     0.025
     >>> trusted(ConformalCalibration(np.array([-1.0, 1.0]), "mixes", average=84.0))

@@ -46,8 +46,6 @@ def stretched(
 
     The lower end is at least 0; the upper end is raised at most to solo throughput.
 
-    Examples
-    --------
     >>> low, high = stretched(np.array(4.0), (np.array(3.0), np.array(4.5)), np.array(3.0), 5.0)
     >>> float(low), float(high)
     (1.0, 5.0)
@@ -63,8 +61,6 @@ def at_most(
 ) -> tuple[Floats, tuple[Floats, Floats]]:
     """Return throughput and interval [Mpps] at an offered load, NaN where saturated; none gets width 0.
 
-    Examples
-    --------
     >>> mpps, (low, high) = at_most(np.array(4.0), (np.array(3.0), np.array(5.0)), 2.0)
     >>> float(mpps), float(low), float(high)
     (2.0, 1.999, 2.001)

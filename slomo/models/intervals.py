@@ -47,8 +47,6 @@ class ConformalCalibration(Stored):
     An error is solo x (middle + size x (centre + spread x score)): middle and size depend on the predicted loss, centre
     and spread on the kind of neighbourhood.
 
-    Examples
-    --------
     >>> calibration = ConformalCalibration(np.arange(-99, 100) / 100, "mixes")
     >>> low, high = calibration.interval_mpps(np.array([9.0]), 10.0, coverage=0.9)
     >>> low.round(3).tolist(), high.round(3).tolist()
@@ -122,8 +120,6 @@ class ConformalCalibration(Stored):
         With too few scores of a kind, return the lowest of all kinds; minus infinity where :meth:`missing` says that
         even all together are too few. Raises InvalidValueError for a confidence outside 0 to 1.
 
-        Examples
-        --------
         >>> few, enough = (ConformalCalibration(np.arange(count) / 100, "mixes") for count in (18, 19))
         >>> float(few.lower_scores(0.95)[0]), float(enough.lower_scores(0.95)[0])
         (-inf, 0.0)
@@ -136,8 +132,6 @@ class ConformalCalibration(Stored):
     def risks(self, scores: Floats, kind: NDArray[np.int64] | int = UNKNOWN) -> Floats:
         """Return, for each score, the probability (one of :data:`RISKS`, or 1) that a new error's score is lower.
 
-        Examples
-        --------
         >>> calibration = ConformalCalibration(np.arange(-99, 100) / 100, "mixes")
         >>> calibration.risks(np.array([-0.99, 0.0, 0.99])).round(2).tolist()
         [0.01, 0.53, 1.0]
@@ -180,8 +174,6 @@ class ConformalCalibration(Stored):
     def usual_error(self, loss: float, kind: int = UNKNOWN) -> float:
         """Return the mean known error at a predicted loss, as a share of solo throughput.
 
-        Examples
-        --------
         >>> round(ConformalCalibration(np.array([-1.0, 1.0]), "mixes").usual_error(0.1), 3)
         0.12
         """
@@ -253,8 +245,6 @@ def calibrate(
     `solo_mpps`: solo throughput of each row's NF [Mpps]: scores are free of units and can be pooled over NFs. `source`:
     where the rows come from.
 
-    Examples
-    --------
     >>> calibrate(np.array([9.0]), np.array([10.0]), 10.0, "mixes").scores.tolist()
     [-5.0]
     """

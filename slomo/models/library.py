@@ -310,8 +310,6 @@ def _mix_meant(wrong: str, names: Iterable[str]) -> str:
 def nf_of(key: str) -> str:
     """Return the NF's name in a workload key.
 
-    Examples
-    --------
     >>> nf_of("synthetic(data_size_mib=8)@64B,100000f")
     'synthetic'
     """

@@ -29,8 +29,6 @@ def neighbourhood(count: NDArray[np.integer], most: NDArray[np.integer]) -> Kind
     `count`: neighbours; none count as unknown. `most`: neighbours of the commonest kind; with more than two thirds of
     them the neighbourhood counts as equal.
 
-    Examples
-    --------
     >>> kinds = neighbourhood(np.array([0, 1, 2, 4, 7]), np.array([0, 1, 2, 1, 6]))
     >>> [NEIGHBOURHOODS[kind] for kind in kinds]
     ['unknown', '1', '2 like', '3-4 unlike', '5+ like']
@@ -49,8 +47,6 @@ def kind_of(count: int, most: int) -> int:
 def beside(members: NDArray[np.integer]) -> Kinds:
     """Return the kind of neighbourhood that the competitors `members` form, -1 for an empty place.
 
-    Examples
-    --------
     >>> [NEIGHBOURHOODS[kind] for kind in beside(np.array([[3, 3, -1], [3, 4, -1], [0, -1, -1]]))]
     ['2 like', '2 unlike', '1']
     """
@@ -86,8 +82,6 @@ def beside_loads(kinds: Kinds, is_loaded: NDArray[np.bool_]) -> Kinds:
 
     `is_loaded`, shape of `kinds`: which NFs are offered a load.
 
-    Examples
-    --------
     >>> saturated = within(np.array([[3, 3, 5]]))
     >>> [NEIGHBOURHOODS[kind] for kind in beside_loads(saturated, np.array([[True, False, False]]))[0]]
     ['2 unlike', 'part load', 'part load']

@@ -289,8 +289,6 @@ def plain_name(name: str, where: Path) -> str:
 def folder_name(machine: str, key: str) -> str:
     """Return a model's folder name: readable, unique, and valid on every file system.
 
-    Examples
-    --------
     >>> folder_name("silver-4110", "lpm@64B,100000f")
     'silver-4110.lpm-64B-100000f.b171fc61'
     """

@@ -35,8 +35,6 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0) -> tuple[Requ
 
     Families are insensitive, combination, sensitive. `terms`: number of SLO terms.
 
-    Examples
-    --------
     >>> sorted({request.label for request in resq_requests("insensitive")})
     ['efficuts', 'firewall', 'ipsec']
     """
@@ -53,8 +51,6 @@ def resq_requests(family: str, terms: int = 200, *, seed: int = 0) -> tuple[Requ
 def slomo_requests(count: int = 200, *, seed: int = 0, nfs: Sequence[str] | None = None) -> tuple[Request, ...]:
     """Return requests for single network functions, SLOMO's by default, with SLOs between 75 and 95 % of solo.
 
-    Examples
-    --------
     >>> len(slomo_requests(10))
     10
     """
@@ -80,8 +76,6 @@ def numasfp_chains(
     ``"drift"`` a rate goes steadily from one level to another, so that two chains change places about once, as in the
     paper's run of two chains; with ``"jump"`` it is drawn afresh for every interval.
 
-    Examples
-    --------
     >>> chains = numasfp_chains()
     >>> len(chains), len(chains[0].request.chain), len(chains[0].gbps)
     (20, 3, 12)
@@ -118,8 +112,6 @@ def arrivals(
 
     Raises InvalidValueError for a rate or stay that is not above 0.
 
-    Examples
-    --------
     >>> events = arrivals(resq_requests("sensitive", 5))
     >>> len(events), events[0].arrives
     (10, True)

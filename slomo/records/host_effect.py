@@ -44,8 +44,6 @@ class HostEffect:
 def host_effects(readings: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, HostEffect]:
     """Return each host's factors to the medians over hosts, by least squares through 0: small readings count little.
 
-    Examples
-    --------
     >>> seen = [{"FELTLLC": value} for value in (0.1, 0.5, 1.0, 2.0)]
     >>> double = [{"FELTLLC": 2.0 * value} for value in (0.1, 0.5, 1.0, 2.0)]
     >>> {host: round(effect.factors["FELTLLC"], 2) for host, effect in host_effects({"a": seen, "b": double}).items()}

@@ -110,8 +110,6 @@ def difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, 
 def merge_environments(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     """Return the environment of a merged dataset: tables are united; of differing values, both sides' are listed.
 
-    Examples
-    --------
     >>> merge_environments({"seed": 1, "machines": {"a": 1}}, {"seed": 2, "machines": {"b": 2}})
     {'seed': [1, 2], 'machines': {'a': 1, 'b': 2}}
     """
@@ -162,8 +160,6 @@ def _short(value: Any) -> str:
 def holds_shares(environment: Mapping[str, Any]) -> bool:
     """Return whether the rates of an imported table are shares of solo throughput instead of Mpps.
 
-    Examples
-    --------
     >>> holds_shares({"import": {"unit": "share"}}), holds_shares({"import": {"unit": "kpps"}}), holds_shares({})
     (True, False, False)
     """

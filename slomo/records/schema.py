@@ -116,8 +116,6 @@ def column_kind(name: str) -> str:
 def placed(frame: pd.DataFrame) -> "pd.Series[bool]":
     """Return which rows have a tenant or memory on another socket than the NIC's.
 
-    Examples
-    --------
     >>> placed(pd.DataFrame({NODES: ["null", '{"memory_node":1}']})).tolist(), placed(pd.DataFrame([{}])).tolist()
     ([False, True], [False])
     """

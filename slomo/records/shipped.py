@@ -13,8 +13,6 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def shipped_folder() -> Path:
     """Return the folder that has one directory per dataset.
 
-    Examples
-    --------
     >>> (shipped_folder() / "slomo-silver-4110").is_dir()
     True
     """
@@ -33,8 +31,6 @@ def mapping_file(name: str | Path) -> Path:
 
     Raises UnknownNameError for a bare name that is neither.
 
-    Examples
-    --------
     >>> mapping_file("yala-regex").name, str(mapping_file("mine.yaml"))
     ('yala-regex.yaml', 'mine.yaml')
     """

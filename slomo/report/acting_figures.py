@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 def before_after_figure(bars: Mapping[str, float], quiet_mpps: float | None = None, line: str = "no noise") -> "Figure":
     """Draw one bar per situation with its value, and a line at the throughput without noise.
 
-    Examples
-    --------
     >>> len(before_after_figure({"none": 3.2, "pools": 4.1}, 4.8).axes[0].patches)
     2
     """
@@ -39,8 +37,6 @@ def before_after_figure(bars: Mapping[str, float], quiet_mpps: float | None = No
 def chains_over_time(result: "HostChainResult") -> "Figure":
     """Draw the throughput of every chain, and below it each stage's processor time per packet, over time.
 
-    Examples
-    --------
     >>> from slomo.testbed.host.chains.looks import HostChainResult
     >>> len(chains_over_time(HostChainResult(1.0, (), (), 0.5)).axes)
     2
@@ -73,8 +69,6 @@ def chains_over_time(result: "HostChainResult") -> "Figure":
 def noisy_neighbour_page(rows: Sequence[Mapping[str, Any]], machine: str) -> str:
     """Return the report of a noisy-neighbour test as one HTML file.
 
-    Examples
-    --------
     >>> row = {"noise": 0, "policy": "none", "throughput_mpps": 4.0, "upper_mpps": 4.1, "trials": 9}
     >>> more = {"latency_us": {}, "settings": {}, "misses_m_s": {}, "lost_share": 0.0, "gain_over_unmanaged": None}
     >>> "noisy neighbour" in noisy_neighbour_page([{**row, **more}], "e5-2699v4")

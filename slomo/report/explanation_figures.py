@@ -29,8 +29,6 @@ def waterfall(prediction: Prediction, *, ax: "Axes | None" = None) -> "Figure":
     `prediction`: with an explanation. `ax`: where to draw; a figure of its own by default. Raises InvalidValueError for
     a prediction without explanation.
 
-    Examples
-    --------
     >>> from slomo.models.applicability import Verdict
     >>> from slomo.prediction.explanation import Explanation
     >>> from slomo.prediction.result import Prediction

@@ -229,8 +229,6 @@ def legend_below(axes: "Axes", columns: int = 3) -> None:
 def axis_top(slowdown_percent: ArrayLike) -> float:
     """Return the upper end of a slowdown axis [%]: 60, or 100 if a value lies beyond.
 
-    Examples
-    --------
     >>> axis_top([3.0, 42.0]), axis_top([3.0, 61.0])
     (60.0, 100.0)
     """

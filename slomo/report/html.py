@@ -83,8 +83,6 @@ def render_html(
     `headline` are the numbers to read first, above all sections; `lead` stands under the title; `footer` says how
     the report was made.
 
-    Examples
-    --------
     >>> "&lt;script&gt;" in render_html("A <script> title", [])
     True
     """

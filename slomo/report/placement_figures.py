@@ -54,8 +54,6 @@ def judgement_rows(judgements: "Sequence[Judgement]") -> tuple[tuple[str, ...], 
 def policy_bars(judgements: "Sequence[Judgement]") -> "Figure":
     """Draw servers used and the share of broken SLOs per policy.
 
-    Examples
-    --------
     >>> len(policy_bars([]).axes)
     2
     """
@@ -123,8 +121,6 @@ def timeline_rows(timelines: "Sequence[Timeline]") -> tuple[tuple[str, ...], lis
 def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
     """Draw servers in use over time, with a mark where something migrated, above the requests placed.
 
-    Examples
-    --------
     >>> len(cluster_timeline([]).axes)
     2
     """

@@ -27,8 +27,6 @@ def throughputs(columns: Mapping[str, Sequence[Any]], labels: Sequence[str], ax:
     ``slo_mpps`` [Mpps]; None and NaN where not known. `labels`: one per entry. `ax`: where to draw; new axes by
     default.
 
-    Examples
-    --------
     >>> throughputs({"throughput_mpps": [4.0], "low_mpps": [3.8], "high_mpps": [4.2]}, ["lpm"]).get_xlabel()
     'throughput [Mpps]'
     """

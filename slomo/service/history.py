@@ -76,8 +76,6 @@ class History:
 def joined(points: Sequence[Point]) -> Point:
     """Join several points into one, with the time of the last point and the worst values of all.
 
-    Examples
-    --------
     >>> one = point([], {"accepted": 2.0}, 1.0)
     >>> joined([one, {**one, "broken": 3, "at_s": 2.0}])["broken"], joined([one, one])["accepted"]
     (3, 4)

@@ -73,8 +73,6 @@ def ratio(parts: s.Floats, wholes: s.Floats) -> Estimate:
 
     `parts`, `wholes`, shape (batches, ...): numerator and denominator in each batch.
 
-    Examples
-    --------
     >>> found = ratio(np.array([1.0, 3.0, 2.0, 2.0]), np.ones(4))
     >>> float(found.value), round(float(found.error), 3)
     (2.0, 0.408)
@@ -104,8 +102,6 @@ def served(counted: s.Floats, arrived: s.Floats, expected: s.Floats) -> s.Floats
     `counted`, `arrived`, `expected`, shape (batches, ...): packets processed (or lost), packets that came, and their
     mean.
 
-    Examples
-    --------
     >>> served(np.array([9.0, 12.0]), np.array([9.0, 12.0]), np.array([10.0, 10.0])).tolist()
     [10.0, 10.0]
     >>> served(np.array([5.0, 5.0]), np.array([9.0, 12.0]), np.array([10.0, 10.0])).tolist()

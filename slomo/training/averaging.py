@@ -23,8 +23,6 @@ def weights_by_resampling(away: Floats, groups: NDArray[np.int64], seed: int) ->
 
     Rows of one group are resampled together.
 
-    Examples
-    --------
     >>> away = np.array([[0.1, 0.2], [0.3, 0.1], [0.1, 0.2], [0.1, 0.2]])
     >>> weights_by_resampling(away, np.arange(4), seed=0).round(1).tolist()
     [0.7, 0.3]

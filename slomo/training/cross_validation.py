@@ -43,8 +43,6 @@ def relative_errors(measured: Floats, predicted: Floats, solo_mpps: float) -> di
 
     The last one is more robust if some settings starve an NF: a relative error is then unbounded.
 
-    Examples
-    --------
     >>> relative_errors(np.array([1.0, 2.0]), np.array([1.1, 2.0]), 2.0)["mape_percent"]
     5.0
     """

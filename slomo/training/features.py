@@ -357,8 +357,6 @@ def typical_values(vectors: Floats) -> Floats:
     It is where a scale turns from linear to logarithmic, ``log1p(value / typical)``, and where a pressure has half its
     effect (`slomo.models.contentiousness.pressure_basis`).
 
-    Examples
-    --------
     >>> typical_values(np.array([[0.0, 0.0], [4.0, 0.0], [6.0, 0.0]])).tolist()
     [5.0, 1.0]
     """

@@ -31,8 +31,6 @@ class Leak(NamedTuple):
     def missed(self, demand: Floats) -> Floats:
         """Return the number of lines that a card misses for each line of a packet.
 
-        Examples
-        --------
         >>> Leak(0.75, 1.0).missed(np.array([0.5, 1.0, 1.5, 9.0])).tolist()
         [0.0, 0.5, 1.5, 2.0]
         """

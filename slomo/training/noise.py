@@ -27,8 +27,6 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
 
     `dispersion` is the standard deviation over the mean of each row's replicates.
 
-    Examples
-    --------
     >>> row_variance(np.array([0.02, 0.04, 0.06]), np.array([2, 2, 4])).round(5).tolist()
     [0.00106, 0.00118, 0.00075]
     >>> row_variance(np.zeros(3), np.ones(3, dtype=int)) is None
@@ -49,8 +47,6 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
 def weights_of(variance: Floats | None) -> Floats | None:
     """Return the weight of each row, 1 on average; weights are bounded, since variances are only estimates.
 
-    Examples
-    --------
     >>> weights_of(np.array([1.0, 1.0, 4.0])).round(3).tolist()
     [1.333, 1.333, 0.333]
     """
@@ -68,8 +64,6 @@ def against_mean(
 
     `guesses` are held-out predictions of the same rows, NaN where a family has none.
 
-    Examples
-    --------
     >>> measured = np.array([1.0, 2.0, 3.0])
     >>> found = against_mean(measured, {"mean": np.full(3, 2.0), "a": measured + 0.1}, 4.0, None)
     >>> {name: round(value, 2) for name, value in found["a"].items()}

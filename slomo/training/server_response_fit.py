@@ -235,8 +235,6 @@ def _per_packet(names: Sequence[str], own: Floats, mpps: Floats) -> Floats:
 def full_kib(held_kib: Floats) -> float:
     """Return the least total occupancy of a full cache [KiB]; in an inclusive cache every line is occupied.
 
-    Examples
-    --------
     >>> full_kib(np.array([100.0, 950.0, 960.0, 1000.0]))
     955.0
     """
@@ -358,8 +356,6 @@ def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibra
 
     For shipped or older models, given mixes like those to be predicted, some at reduced load.
 
-    Examples
-    --------
     >>> from slomo.records.dataset import ProfileDataset
     >>> len(recalibrated(ModelLibrary([]), ProfileDataset.from_records([])))
     0

@@ -43,8 +43,6 @@ def method_named(name: str) -> Method:
 def method_hint(model: str) -> str:
     """Return what to write instead where a method is given as the name of a model, else nothing.
 
-    Examples
-    --------
     >>> method_hint("composed"), method_hint("slomo-gp")
     ("'composed' is a method: --method composed, in Python method='composed'", '')
     """

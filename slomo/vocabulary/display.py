@@ -24,8 +24,6 @@ MOST_ROWS = 30
 def cell(value: object, missing: str = "–") -> str:
     """Return the text of one table cell.
 
-    Examples
-    --------
     >>> cell(None), cell(0.5), cell(7)
     ('–', '0.50', '7')
     """
@@ -37,8 +35,6 @@ def cell(value: object, missing: str = "–") -> str:
 def html_table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """Return an HTML table whose first column names the rows.
 
-    Examples
-    --------
     >>> html_table("servers", ("name", "cores"), [("<b>a</b>", 8)])
     "<table><caption>servers</caption><tr><th>name</th><th>cores</th></tr><tr><th ...>&lt;b&gt;a&lt;/b&gt;</th>..."
     """

@@ -200,8 +200,6 @@ def metric(name: str) -> Metric:
 def no_pressure(*, reporters: bool) -> dict[str, float]:
     """Return the counters of a socket on which nothing runs.
 
-    Examples
-    --------
     >>> "FELTLLC" in no_pressure(reporters=False), no_pressure(reporters=True)["FELTLLC"]
     (False, 0.0)
     """

@@ -23,8 +23,6 @@ def whole_number(what: str, value: object, least: int | None = None, most: int |
 def positive_number(what: str, value: object, unit: str) -> float:
     """Return a finite number above 0. Raises InvalidValueError for anything else.
 
-    Examples
-    --------
     >>> positive_number("offered_mpps", "2", "Mpps")
     Traceback (most recent call last):
     slomo.errors.InvalidValueError: offered_mpps is '2', needed a number above 0 [Mpps]
@@ -41,8 +39,6 @@ def positive_number(what: str, value: object, unit: str) -> float:
 def share_hint(value: float, otherwise: str) -> str:
     """Return the hint for a wrong share: how to write it, if it looks like a percentage.
 
-    Examples
-    --------
     >>> share_hint(90, "0.9 is usual"), share_hint(0.0, "0.9 is usual")
     ('a share, not a percentage: 0.9 for 90 %', '0.9 is usual')
     """
@@ -52,8 +48,6 @@ def share_hint(value: float, otherwise: str) -> str:
 def digits(text: str, most: int) -> int | None:
     """Return the whole number, 0 to `most`, that a text of ASCII digits states; None for any other text.
 
-    Examples
-    --------
     >>> digits("16", 100), digits("101", 100), digits("-1", 100)
     (16, None, None)
     """

@@ -20,8 +20,6 @@ def lines_per_buffer(packet_size_b: int) -> int:
 
     Raises InvalidValueError for a frame outside 64 to 9216 bytes.
 
-    Examples
-    --------
     >>> lines_per_buffer(1518), lines_per_buffer(64)
     (25, 2)
     """
@@ -39,8 +37,6 @@ def buffers_per_nf(machine: Machine, cores: int, packet_size_b: int) -> int | No
     Raises InvalidValueError if a share holds fewer than 32 buffers. `cores`: those of a socket that network functions
     may use. `packet_size_b`: frame size [bytes].
 
-    Examples
-    --------
     >>> from slomo.vocabulary.machine import load_machine
     >>> machine = load_machine("e5-2695v4")
     >>> buffers_per_nf(machine, 9, 1518), buffers_per_nf(machine, 9, 64)

@@ -10,8 +10,6 @@ from slomo.errors import InvalidValueError
 def llc_numbers(cores: Sequence[int | None], per_socket: int, caches: int) -> list[int]:
     """Return the number of each tenant's last-level cache on a socket; without a core it has the first free one.
 
-    Examples
-    --------
     >>> llc_numbers([None, 9, None, None, None, None], per_socket=32, caches=8)
     [0, 2, 0, 0, 0, 1]
     """

@@ -4,8 +4,6 @@
 def way_block(ways: int, first: int = 0) -> int:
     """Return a mask of `ways` adjacent ways, from way `first` up.
 
-    Examples
-    --------
     >>> hex(way_block(3, 2))
     '0x1c'
     """

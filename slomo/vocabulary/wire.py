@@ -12,8 +12,6 @@ _Rate = TypeVar("_Rate", float, Floats)
 def wire_gbps(frame_b: _Rate, mpps: _Rate) -> _Rate:
     """Return the bandwidth that packets use on the wire [Gbit/s].
 
-    Examples
-    --------
     >>> wire_gbps(1230, 1.0)
     10.0
     """

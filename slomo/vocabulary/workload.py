@@ -193,8 +193,6 @@ def traffic_key(traffic: Traffic) -> str:
 def canonical_json(data: object) -> str:
     """Return the canonical JSON text of `data`: sorted keys, no blanks; the basis of all fingerprints.
 
-    Examples
-    --------
     >>> canonical_json({"b": 1, "a": [1.5]})
     '{"a":[1.5],"b":1}'
     """

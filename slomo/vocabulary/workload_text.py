@@ -73,8 +73,6 @@ def instances_of(mix: str, most: int = MOST_INSTANCES) -> list[str]:
 
     Raises InvalidValueError for a text outside the grammar.
 
-    Examples
-    --------
     >>> instances_of("2 x snort@1500B + lpm"), instances_of("snort:2")
     (['snort@1500B', 'snort@1500B', 'lpm'], ['snort', 'snort'])
     """
@@ -97,8 +95,6 @@ def instances_of(mix: str, most: int = MOST_INSTANCES) -> list[str]:
 def is_mix(name: object) -> bool:
     """Return whether a name may have a count or stand for several instances.
 
-    Examples
-    --------
     >>> is_mix("lpm"), is_mix("lpm:2"), is_mix("lpm + nat")
     (False, True, True)
     """
@@ -108,8 +104,6 @@ def is_mix(name: object) -> bool:
 def each_instance(mix: Sequence[Workload | str] | Mapping[str, int]) -> Sequence[Workload | str]:
     """Return a mix with one entry per instance: texts with counts or several names are replaced by their instances.
 
-    Examples
-    --------
     >>> each_instance(["snort:2", "lpm"]), each_instance({"snort": 2})
     (['snort', 'snort', 'lpm'], ['snort', 'snort'])
     """

@@ -58,8 +58,6 @@ def named(texts: Iterable[Workload | str] | Mapping[str, int] | Workload | str) 
 
     A plain name stays a name, and the library decides which workload it means.
 
-    Examples
-    --------
     >>> named("stats:2"), named("2 x stats + nat"), named({"nat": 1, "lpm": 2})
     (['stats', 'stats'], ['stats', 'stats', 'nat'], ['nat', 'lpm', 'lpm'])
     """

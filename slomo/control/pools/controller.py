@@ -19,8 +19,6 @@ class PoolController:
     `pools` must be made with ``enforces=False``, since the loop applies its plan. Each wish is RMD's body of ``POST
     /v1/workloads``.
 
-    Examples
-    --------
     >>> from slomo.control.pools.configuration import configuration_from
     >>> pools = {"guarantee": 10, "besteffort": 7, "shared": 2}
     >>> manager = PoolManager(configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": pools}), 20, enforces=False)

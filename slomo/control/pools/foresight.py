@@ -33,8 +33,6 @@ class PoolForesight:
 
     `library` returns the models in force. All workloads are assumed to share one socket of the machine.
 
-    Examples
-    --------
     >>> from slomo.vocabulary.machine import load_machine
     >>> foresight = PoolForesight(lambda: ModelLibrary([]), load_machine("e5-2620v4"))
     >>> foresight(EnforcementPlan("here", (TenantSetting("1", cores=(4,)),)), {"1": PoolRequest((4,), (), 2, 2)}).why

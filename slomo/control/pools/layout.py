@@ -28,8 +28,6 @@ class PoolLayout:
 def lay_out(configuration: PoolConfiguration, cache_ways: int) -> PoolLayout:
     """Arrange the pools in a cache. Raises ConfigurationError if they need more ways than the cache has.
 
-    Examples
-    --------
     >>> from slomo.control.pools.configuration import configuration_from
     >>> pools = {"guarantee": 5, "besteffort": 3, "shared": 3}
     >>> layout = lay_out(configuration_from({"OSGroup": {"cacheways": 9}, "CachePool": pools}), 20)
@@ -57,8 +55,6 @@ def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
     RMD does so only on caches with a CPU of the system group; slomo does so on all caches, since processes outside
     pools may run on any CPU.
 
-    Examples
-    --------
     >>> layout = PoolLayout(0x1, 0, 0x6, 0x3F8, 0xFFC00)
     >>> f"{rest_mask(layout, (), 20):x} {rest_mask(layout, (0xC00,), 20):x} {rest_mask(layout, (0xC00, 0x6), 20):x}"
     'fffff 3ff 1'
@@ -70,8 +66,6 @@ def rest_mask(layout: PoolLayout, taken: Iterable[int], cache_ways: int) -> int:
 def free_block(pool: int, taken: Iterable[int], ways: int) -> int | None:
     """Return the lowest free block of so many adjacent ways in a pool; None if there is none.
 
-    Examples
-    --------
     >>> hex(free_block(0xFF, [0x3, 0x30], 2)), free_block(0xFF, [0x3, 0x30], 4)
     ('0xc', None)
     """
@@ -89,8 +83,6 @@ def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, in
     `pool`: mask of one block of ways. `wishes`: name, maximum and minimum of each workload, in order of arrival. Return
     masks by name; None if the minima do not fit.
 
-    Examples
-    --------
     >>> {name: hex(mask) for name, mask in share_out(0xF, [("a", 4, 1), ("b", 2, 1)]).items()}
     {'a': '0x3', 'b': '0xc'}
     """

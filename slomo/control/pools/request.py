@@ -144,8 +144,6 @@ def patch_request(old: PoolRequest, data: Mapping[str, Any], configuration: Pool
     As in RMD (modules/workload/workload.go, `update`), a limit that the patch states ends the old policy, whose other
     limits stay; a policy that it states replaces all limits.
 
-    Examples
-    --------
     >>> from slomo.control.pools.configuration import configuration_from
     >>> known = configuration_from({"OSGroup": {"cacheways": 1}, "CachePool": {"besteffort": 7}})
     >>> gold = PoolRequest((4,), (), 2, 2, "gold")

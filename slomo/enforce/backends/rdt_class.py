@@ -38,8 +38,6 @@ class RdtClassBackend(Backend):
     number of LLC ways, for percentages; by default the number in this machine's resctrl. If resctrl is not mounted, it
     is the highest way that the plan names, so that best-effort pods never get a guaranteed way.
 
-    Examples
-    --------
     >>> RdtClassBackend(Path("/tmp/rdt"), ways=20).name
     'rdt-class'
     """

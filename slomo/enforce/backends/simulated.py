@@ -41,8 +41,6 @@ class SimulatedServer:
     `occupants`: tenants, placed in order on free cores, on the NIC's socket first. `scale`, `accesses`: settings of
     `slomo.simulator.engine.simulate`.
 
-    Examples
-    --------
     >>> from slomo.vocabulary.machine import load_machine
     >>> server = SimulatedServer(load_machine("e5-2620v4"), [Occupant("a", Workload("l2fwd"))])
     >>> server.knobs["core:a"]
@@ -159,8 +157,6 @@ class SimulatedKnobs(Knobs):
 class SimulatedBackend(SimulatedKnobs, Backend):
     """Applies plans to a `SimulatedServer`.
 
-    Examples
-    --------
     >>> from slomo.vocabulary.machine import load_machine
     >>> SimulatedBackend(SimulatedServer(load_machine("e5-2620v4"), [])).available()
     (True, 'simulated e5-2620v4')

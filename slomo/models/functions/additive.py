@@ -16,8 +16,6 @@ from slomo.models.base import Floats, StoredSensitivity
 class AdditiveSensitivity(StoredSensitivity, kind="additive"):
     """Throughput ``solo / (1 + base + slopes . vector)``; without competitors it is solo throughput.
 
-    Examples
-    --------
     >>> model = AdditiveSensitivity("slomo-additive", ("FELTLLC",), "pressure", 4.0, 0.0, np.array([0.5]))
     >>> model.predict_mpps(np.array([[0.0], [2.0]])).tolist()
     [4.0, 2.0]

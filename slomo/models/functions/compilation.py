@@ -14,8 +14,6 @@ from slomo.files.machine_code import in_turn
 def compiled(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the function compiled by numba; None if numba is not installed.
 
-    Examples
-    --------
     >>> def nothing(): pass
     >>> compiled(nothing) is compiled(nothing)
     True

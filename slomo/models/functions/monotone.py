@@ -153,8 +153,6 @@ def _left(solo_mpps: Floats | float, half_way: Floats | float, taken: Floats) ->
 def sigmoid(values: Floats) -> Floats:
     """Return 1 / (1 + exp(-x)), without overflow.
 
-    Examples
-    --------
     >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
     [0.0, 0.5, 1.0]
     """

@@ -11,8 +11,6 @@ from slomo.models.base import Floats, StoredSensitivity, require
 class PlaneSensitivity(StoredSensitivity, kind="plane"):
     """Throughput ``start + slopes . vector``, at least 0.
 
-    Examples
-    --------
     >>> model = PlaneSensitivity("linear", ("IPC", "READ"), "pressure", 4.0, np.array([0.5, -1.0]))
     >>> model.predict_mpps(np.array([[1.0, 2.0], [0.0, 9.0]])).tolist()
     [2.5, 0.0]

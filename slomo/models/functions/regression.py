@@ -10,8 +10,6 @@ from slomo.models.base import Floats
 def ridge(basis: Floats, response: Floats, strength: float) -> Floats:
     """Return ridge weights; column 0 of `basis` is 1 and is not penalised.
 
-    Examples
-    --------
     >>> ridge(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[2.0], [5.0]]), 0.0).round(6).tolist()
     [[2.0], [3.0]]
     """
@@ -27,8 +25,6 @@ def rising(values: Sequence[float] | Floats) -> Floats:
 
     Pool adjacent violators (Ayer et al., Annals of Mathematical Statistics 26, 1955).
 
-    Examples
-    --------
     >>> rising([1.0, 3.0, 2.0, 4.0]).tolist()
     [1.0, 2.5, 2.5, 4.0]
     """

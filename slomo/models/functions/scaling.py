@@ -11,8 +11,6 @@ from slomo.models.base import HINT, Floats, StoredSensitivity
 def clipped(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:
     """Return rows clipped to `low` and `high`, in units of `typical`; NaN stays NaN.
 
-    Examples
-    --------
     >>> clipped(np.array([[-3.0], [1.0], [99.0]]), np.zeros(1), np.full(1, 3.0), np.full(1, 2.0)).ravel().tolist()
     [0.0, 0.5, 1.5]
     """

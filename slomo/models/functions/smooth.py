@@ -48,8 +48,6 @@ class SmoothSensitivity(ScaledSensitivity, kind="smooth"):
 def matern(one: Floats, other: Floats) -> Floats:
     """Return the Matern 3/2 kernel between rows that were divided by the length scale; NaN if a row lacks a value.
 
-    Examples
-    --------
     >>> matern(np.array([[0.0], [9.0]]), np.array([[0.0]])).round(4).tolist()
     [[1.0], [0.0]]
     """

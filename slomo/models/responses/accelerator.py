@@ -175,8 +175,6 @@ def _next_turn(gap_ns: float, round_ns: float) -> float:
     An NF that returns before the round ends gets every turn; a later one every second or third. Real gaps vary, so the
     result is a mean over a spread of gaps.
 
-    Examples
-    --------
     >>> _next_turn(100.0, 400.0), round(_next_turn(4200.0, 400.0))
     (300.0, 200)
     """
@@ -189,8 +187,6 @@ def core_ns_of(use: AcceleratorUse, mpps: float) -> float:
 
     For a pipelined NF limited by its accelerator the core may be faster than measurements show.
 
-    Examples
-    --------
     >>> core_ns_of(AcceleratorUse("regex", 400.0, pattern="run-to-completion"), 1.0)
     600.0
     """

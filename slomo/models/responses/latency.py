@@ -134,8 +134,6 @@ def error_scale(scale: Floats, load: Floats, slower: Floats) -> Floats:
 def load_basis(load: Floats, possible_mpps: Floats, solo_mpps: float, knots: Floats) -> Floats:
     """Return the columns by which a curve's weights are multiplied, shape ``(n, pieces + 2)``.
 
-    Examples
-    --------
     >>> load_basis(np.array([0.5]), np.array([1.0]), 2.0, np.array([0.0, 0.5, 3.0])).round(2).tolist()
     [[1.0, 0.5, 0.19, 0.69]]
     """

@@ -34,8 +34,6 @@ class _HasSensitivity(Protocol):
 class LatentSensitivity(Stored, kind="latent"):
     """Throughput as a share of solo: ``exp(-(sensitivity . pressure + residual))``, at most 1.
 
-    Examples
-    --------
     >>> known = np.array([7.0]), np.array([0.1])
     >>> model = LatentSensitivity("pairs", 5.0, np.array([1.0]), np.array([0.2]), 3, *known, 1)
     >>> model.predict_mpps(np.array([[0.0, 0.0], [0.4, 9.0], [0.4, 7.0]])).round(3).tolist()

@@ -38,8 +38,6 @@ class MemoryTraffic(Stored):
 def fit_memory(latency_ns: Sequence[float], traffic_gb_s: Sequence[float]) -> MemoryTraffic:
     """Fit a machine's memory curve: traffic as a non-decreasing function of latency (pool adjacent violators).
 
-    Examples
-    --------
     >>> fit_memory([80, 100, 120], [0, 30, 20]).traffic_gb_s
     (0.0, 25.0, 25.0)
     """

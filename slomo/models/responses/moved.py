@@ -34,8 +34,6 @@ MOVED = (
 def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
     """Return the amounts of :data:`MOVED` in rows of counters; a missing counter adds nothing.
 
-    Examples
-    --------
     >>> moved_in(("PCIEMISS", "WRITE", "PCIEHIT"), np.array([[1.0, 4.0, 2.0], [np.nan, 5.0, np.nan]])).tolist()
     [[4.0, 3.0], [5.0, 0.0]]
     """
@@ -48,8 +46,6 @@ def moved_in(names: Sequence[str], vectors: Floats) -> Floats:
 class MostMoved:
     """The most data that neighbours moved past the cache while an NF was profiled.
 
-    Examples
-    --------
     >>> MostMoved((4.5, 136.0)).exceeded((9.0, 100.0))
     ('neighbours have 9 GB/s written to memory; the profile covers up to 4.5',)
     """
@@ -88,8 +84,6 @@ def most_moved(names: Sequence[str], beside: Floats) -> MostMoved:
 
     `beside`: counters of the neighbours, one row per run; `names`: the metrics in its columns.
 
-    Examples
-    --------
     >>> most_moved(("WRITE",), np.array([[1.0], [3.0]])).amounts
     (3.0, inf)
     """

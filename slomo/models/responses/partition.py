@@ -169,8 +169,6 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     def mpps(self, ways: float, latency_ns: float, bandwidth_percent: float = 100.0) -> float:
         """Return the throughput with given ways, memory latency and throttle [Mpps].
 
-        Examples
-        --------
         >>> response = PartitionResponse("lpm", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
         >>> round(response.mpps(1, 100.0), 3), response.mpps(20, 100.0)
         (1.667, 5.0)
@@ -293,8 +291,6 @@ class AllocationModel(Stored):
     def beyond(self, ways: int, bandwidth_percent: float, *, away: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return, as texts, which settings were never profiled, and which are outside the profiled range.
 
-        Examples
-        --------
         >>> response = PartitionResponse("lpm", 5.0, (2.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
         >>> model = AllocationModel(response, MemoryTraffic((80.0,), (0.0,)), 20, 0.0, (0.01,), (0.01,))
         >>> model.beyond(1, 50.0, away=False)

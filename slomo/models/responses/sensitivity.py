@@ -114,8 +114,6 @@ class CurveSensitivity(StoredSensitivity, kind="curve"):
 class ConstantSensitivity(Stored, kind="constant"):
     """Constant throughput: the solo throughput, whatever the neighbours.
 
-    Examples
-    --------
     >>> ConstantSensitivity("none", 5.0).predict_mpps(np.zeros((2, 0))).tolist()
     [5.0, 5.0]
     """

@@ -68,8 +68,6 @@ class MoveCost:
 def refill_s(machine: Machine, held_kib: float) -> float:
     """Return how long a function takes to read its part of the last-level cache from memory again [s].
 
-    Examples
-    --------
     >>> from slomo.vocabulary.machine import load_machine
     >>> 0.0005 < refill_s(load_machine("e5-2620v4"), 1024.0) < 0.002
     True

@@ -68,8 +68,6 @@ def cores_on(nodes: Sequence[int], nic_socket: int, used: Counter[int]) -> list[
 def seated(cores: Mapping[str, int], nodes: Mapping[str, int], cores_of: Mapping[int, Sequence[int]]) -> dict[str, int]:
     """Return a core of its own for each tenant on its node: its present one, or else the first free one there.
 
-    Examples
-    --------
     >>> seated({"nat": 0, "fw": 1, "ids": 2}, {"nat": 1, "fw": 0, "ids": 1}, {0: (0, 1), 1: (2, 3)})
     {'nat': 3, 'fw': 1, 'ids': 2}
     """

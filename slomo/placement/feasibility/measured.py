@@ -111,8 +111,6 @@ MANY = 1000
 def probability_below(value: float, freedom: int) -> float:
     """Return the probability that a t-distributed value is below `value`.
 
-    Examples
-    --------
     >>> [round(probability_below(2.0, freedom), 4) for freedom in (1, 2, 5, MANY)]
     [0.8524, 0.9082, 0.949, 0.9772]
     """
@@ -132,8 +130,6 @@ def probability_below(value: float, freedom: int) -> float:
 def quantile(probability: float, freedom: int) -> float:
     """Return the t-distributed value that is not exceeded with this probability, 0.5 or more.
 
-    Examples
-    --------
     >>> [round(quantile(0.95, freedom), 3) for freedom in (1, 2, 5, MANY)]
     [6.314, 2.92, 2.015, 1.645]
     """

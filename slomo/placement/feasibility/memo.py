@@ -13,8 +13,6 @@ class Memo(OrderedDict[Key, Value]):
 
     Where it holds more than `most` entries, the least recently used ones are dropped.
 
-    Examples
-    --------
     >>> memo = Memo[str, int](2)
     >>> memo["a"], memo["b"] = 1, 2
     >>> memo.recall("a")

@@ -59,8 +59,6 @@ class Division:
         counts as one function that demands what its members hold, and gives up at least one way; None if it has none.
         With more classes than ways nothing changes.
 
-        Examples
-        --------
         >>> Division({}, 20).fairer(20, ["a"], 3.0)
         Division(own={'a': 17}, shared=3)
         """

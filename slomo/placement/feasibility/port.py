@@ -20,8 +20,6 @@ Solo = Callable[[str, str], float | None]
 def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str, float]:
     """Return the load that reaches each workload of a mix through the shared port [Mpps]; empty without a port.
 
-    Examples
-    --------
     >>> port_shares(Host("m", 8, 18, port_gbps=10.0), ["lpm@1230B", "nat@1230B"], lambda machine, key: 4.0)
     {'lpm@1230B': 0.5, 'nat@1230B': 0.5}
     """

@@ -32,8 +32,6 @@ class ClusterChange(Stored):
     def text(self) -> str:
         """One line that describes the change, for display.
 
-        Examples
-        --------
         >>> ClusterChange("drain rack-3", False, left=("edge",)).text
         'drain rack-3: not done, 1 left: edge'
         """

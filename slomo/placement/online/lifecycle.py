@@ -72,8 +72,6 @@ def taken_options(
 class Lifecycle:
     """Changes to a placer's cluster, available as :attr:`Placer.lifecycle`.
 
-    Examples
-    --------
     >>> from slomo.models.library import ModelLibrary
     >>> from slomo.placement.online.placer import Placer
     >>> placer = Placer(ModelLibrary([]), Cluster.uniform("e5-2620v4", 2), "first-fit")

@@ -19,8 +19,6 @@ _MOST_TOLD, _MOST_LOOKED_AT = 4, 64
 def told(refusals: Sequence[Refusal]) -> tuple[str, ...]:
     """Return the first few reasons as text, and how many more kinds of servers there are.
 
-    Examples
-    --------
     >>> told([Refusal("a", "lpm", f"m{kind}", "cores") for kind in range(6)] * 2)[-1]
     '... and 2 more kinds of servers'
     """

@@ -67,8 +67,6 @@ class Reoptimisation(Stored, derived=("gap",)):
     def text(self) -> str:
         """One line that describes the result, for display.
 
-        Examples
-        --------
         >>> Reoptimisation(10, 9, 0.2).text
         '10 servers, a fresh plan takes 9: gap 11.1 %, not above 20 %, nothing moved'
         """

@@ -19,8 +19,6 @@ class MoveBudget:
 
     Raises InvalidValueError for a negative number, or a share above 1.
 
-    Examples
-    --------
     >>> budget = MoveBudget(max_moves=10, cost_per_move=0.1)
     >>> round(budget.worth(2, 5), 2), budget.worth(2, 11)
     (1.5, None)
@@ -74,8 +72,6 @@ class MoveBudget:
 def steps(servers: int) -> Iterator[int]:
     """Yield numbers of servers to try to empty: each a third larger than the one before, up to all.
 
-    Examples
-    --------
     >>> list(steps(10))
     [2, 3, 4, 5, 6, 8, 10]
     """

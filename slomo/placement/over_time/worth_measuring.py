@@ -32,8 +32,6 @@ class WorthMeasuring(Stored):
 class Measurements(Stored):
     """Mixes to measure, and how many servers that can save.
 
-    Examples
-    --------
     >>> print(Measurements(12, 9, (WorthMeasuring("e5-2620v4", "2 x lpm", 3),)).text)
     measure 1 mix: saves up to 3 of 12 servers
     """

@@ -48,8 +48,6 @@ class MixPlan:
     def text(self) -> str:
         """One line that describes the plan, for display.
 
-        Examples
-        --------
         >>> MixPlan({(0,): 101}, 100).text
         '101 sockets, lower bound 100 (proven), gap 1.00 %'
         """

@@ -138,8 +138,6 @@ class Knapsack:
 def enumerate_mixes(oracle: Oracle, host: Host, demand: Mapping[int, int]) -> tuple[list[Signature], bool]:
     """Return the mixes to which nothing can be added without breaking a promise, and whether all were found.
 
-    Examples
-    --------
     >>> from slomo.models.library import ModelLibrary
     >>> from slomo.placement.feasibility.estimates import ThroughputEstimates
     >>> from slomo.placement.feasibility.mixes import Piece, Pieces

@@ -34,8 +34,6 @@ class Server:
     Raises UnknownNameError for a machine type there is none of; InvalidValueError for more cores, ways or sockets than
     the machine type has, or a cost or amount that is negative.
 
-    Examples
-    --------
     >>> Server("a", "e5-2695v4", cores_reserved=9).cores, Server("a", "e5-2695v4").ways
     (9, 18)
     """
@@ -174,8 +172,6 @@ class Server:
     def domain(self, label: str) -> str | None:
         """Return the server's value of a label (its name for ``host``); None if the server lacks the label.
 
-        Examples
-        --------
         >>> Server("a", "e5-2620v4", labels={"rack": "r3"}).domain("rack")
         'r3'
         """

@@ -53,8 +53,6 @@ class Assignment(Stored):
     def seat(self) -> str:
         """The core as text, with the hyper-thread if it is the second one.
 
-        Examples
-        --------
         >>> Assignment("s1", 0, 3, "lpm").seat, Assignment("s1", 0, 3, "lpm", thread=1).seat
         ('3', '3.1')
         """
@@ -98,8 +96,6 @@ class Refusal:
     def text(self) -> str:
         """One line that describes the reason, for display.
 
-        Examples
-        --------
         >>> Refusal("edge", "lpm", "e5-2620v4", "throughput", 6.0, 5.4, "rack-3").text
         "throughput of 'edge' (lpm) on rack-3 (e5-2620v4): needed 6, at best 5.4 Mpps, 10 % short"
         """

@@ -22,8 +22,6 @@ def plan_from_decision(decisions: Decision | Iterable[Decision], server: str, ma
     `decisions`: accepted decisions; refused ones are passed over. `server`: name of the server whose part is planned.
     `machine`: its type: cores are counted from 0 within a socket in a decision, over the machine in a plan.
 
-    Examples
-    --------
     >>> from slomo.vocabulary.machine import load_machine
     >>> made = Decision("edge", True, "resq", "", (Assignment("s1", 1, 3, "lpm", llc_way_mask=3, buffers=512),))
     >>> plan_from_decision(made, "s1", load_machine("e5-2620v4")).tenants[0].cores

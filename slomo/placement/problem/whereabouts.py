@@ -34,8 +34,6 @@ def pairs(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> Pairs:
 class Taint:
     """A server's mark that keeps requests away, or a request's toleration of one.
 
-    Examples
-    --------
     >>> Taint.of("gpu=a100:NoExecute").key, Taint.of("gpu").tolerates(Taint.of("gpu=a100:NoExecute"))
     ('gpu', True)
     """
@@ -164,8 +162,6 @@ def values_of(kind: type[Value], values: Any, short: str = "") -> tuple[Any, ...
 
     Without `short`, texts are returned unchanged. Raises InvalidValueError for anything else.
 
-    Examples
-    --------
     >>> values_of(Spread, "rack", short="label")
     (Spread(label='rack', max_skew=None, weight=None),)
     """

@@ -18,8 +18,6 @@ _MEAN_ABSOLUTE = math.sqrt(2.0 / math.pi)
 class Noise:
     """How noisy single runs are.
 
-    Examples
-    --------
     >>> noise = estimate_noise([[1.0, 1.1], [2.0], [3.0, 3.0]])
     >>> round(noise.relative, 4), noise.degrees, round(noise.floor, 4)
     (0.0476, 2, 0.038)

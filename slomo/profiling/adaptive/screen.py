@@ -23,8 +23,6 @@ FEWEST = 9
 class Screen(Stored):
     """Whether more runs are worth making for one function.
 
-    Examples
-    --------
     >>> Screen("lpm", 10, 0.2, 0.5, True).text
     'lpm: worth more runs; 10 lose 20 % on average, 50 % at most'
     """

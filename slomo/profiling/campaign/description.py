@@ -60,8 +60,6 @@ def describe_campaign(
 ) -> CampaignDescription:
     """Return a description of `run_campaign` with the same arguments, without running or writing anything.
 
-    Examples
-    --------
     >>> from slomo.testing.builders import ToyTestbed, toy_plan
     >>> print(describe_campaign(toy_plan(), ToyTestbed(delay_s=30), jobs=2))
     plan 'toy' on toy, testbed toy
@@ -99,8 +97,6 @@ def describe_campaign(
 def duration_text(seconds: float) -> str:
     """Return a duration as a short text, such as "2.5 h".
 
-    Examples
-    --------
     >>> duration_text(0.4), duration_text(59), duration_text(61), duration_text(9000)
     ('1 s', '59 s', '1 min', '2.5 h')
     """

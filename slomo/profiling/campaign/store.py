@@ -279,8 +279,6 @@ def store_error(name: str, error: sqlite3.Error) -> StoreError:
 def plan_difference(there: Mapping[str, Any], requested: Mapping[str, Any]) -> list[str]:
     """Return the differences between two plans, as lines ``key: stored | requested``; empty if the plans are equal.
 
-    Examples
-    --------
     >>> plan_difference({"seed": 1, "colocations": []}, {"seed": 2, "colocations": []})
     ['plan.seed: 1 | 2']
     """

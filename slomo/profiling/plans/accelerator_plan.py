@@ -22,8 +22,6 @@ def accelerator_plan(
 ) -> ExperimentPlan:
     """Return the plan: one run alone, and one per request time and number of instances of the competitor.
 
-    Examples
-    --------
     >>> len(accelerator_plan([Workload("flow-monitor-regex")], "e5-2620v4"))
     9
     """

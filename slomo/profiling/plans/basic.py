@@ -38,8 +38,6 @@ def solo_plan(
 ) -> ExperimentPlan:
     """Return the plan that runs every target alone.
 
-    Examples
-    --------
     >>> len(solo_plan(["lpm", "stats"], "e5-2620v4"))
     2
     """
@@ -125,8 +123,6 @@ def mixes_plan(
     `seed`: as in `ExperimentPlan`; the seed also draws the mixes. Raises InvalidValueError if there are not that many
     different mixes, or a number is impossible.
 
-    Examples
-    --------
     >>> plan = mixes_plan(["lpm", "stats", "ipsec", "snort"], "e5-2620v4", 6, sizes=(1, 2, 3))
     >>> [len(colocation.competitors) for colocation in plan.colocations]
     [1, 2, 3, 1, 2, 3]
@@ -187,8 +183,6 @@ def named_mixes_plan(
 
     Raises InvalidValueError for a mix of fewer than two, or of more than a socket has cores.
 
-    Examples
-    --------
     >>> [mix.label for mix in named_mixes_plan(["lpm + 2 x stats"], "e5-2620v4").colocations]
     ['lpm@64B,100000f + 2 x stats@64B,100000f on e5-2620v4']
     """

@@ -73,8 +73,6 @@ class Pressure:
 
     Raises InvalidValueError for less than one instance.
 
-    Examples
-    --------
     >>> Pressure(Workload("stats"), 2).competitors
     (Workload(...), Workload(...))
     """
@@ -98,8 +96,6 @@ Design = tuple[Pressure, ...]
 def competitor(settings: Mapping[str, Setting]) -> Workload:
     """Return the synthetic competitor with these settings of its knobs.
 
-    Examples
-    --------
     >>> competitor({"data_size_mib": 8.0, "packet_size_b": 512}).key
     'synthetic(data_size_mib=8)@512B,100000f'
     """
@@ -111,8 +107,6 @@ def competitor(settings: Mapping[str, Setting]) -> Workload:
 def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int = MOST_INSTANCES) -> Design:
     """Return every combination of knobs' levels, by default :data:`LEVELS`, with 1 to `instances` instances.
 
-    Examples
-    --------
     >>> len(grid()), len(grid({"data_size_mib": [2, 4]}, instances=3))
     (588, 6)
     """
@@ -128,8 +122,6 @@ def grid(levels: Mapping[str, Sequence[Setting]] | None = None, instances: int =
 def slomo_grid(instances: int = MOST_INSTANCES, io: bool = False) -> Design:
     """Return SLOMO's published grid, 588 settings; with `io` also 84 that vary packet buffers.
 
-    Examples
-    --------
     >>> len(slomo_grid()), len(slomo_grid(io=True))
     (588, 672)
     """
@@ -158,8 +150,6 @@ def spread(points: int, axes: int, draw: np.random.Generator) -> Floats:
 def point_at(place: Sequence[float], instances: int = MOST_INSTANCES) -> Pressure:
     """Return the setting at a point of the unit cube: knobs and instances on logarithmic scales, as their pressure is.
 
-    Examples
-    --------
     >>> point_at([0.5] * 6 + [1.0]).workload.configuration["data_size_mib"], point_at([0.5] * 6 + [1.0]).instances
     (4, 7)
     """

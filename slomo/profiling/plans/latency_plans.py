@@ -43,8 +43,6 @@ def latency_plan(
     Raises InvalidValueError for loads or a number of pressures out of range; MissingMetricError for a target that was
     never measured alone.
 
-    Examples
-    --------
     >>> from slomo.profiling.campaign.run import run_campaign
     >>> from slomo.testing.builders import ToyTestbed, toy_plan
     >>> plan = latency_plan(run_campaign(toy_plan(), ToyTestbed()), loads=(0.5, 0.9), pressures=2)

@@ -78,8 +78,6 @@ def mixes_by_source_plan(
 def shares(count: int, available: Sequence[int]) -> list[int]:
     """Return equal shares of a number of mixes; mixes that one resource cannot supply are taken from the others.
 
-    Examples
-    --------
     >>> shares(120, [500, 500, 500]), shares(120, [500, 500, 10]), shares(8, [3, 0, 2])
     ([40, 40, 40], [55, 55, 10], [3, 0, 2])
     """

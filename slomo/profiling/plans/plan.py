@@ -41,13 +41,8 @@ class PlannedRun:
 class ExperimentPlan(Stored, version=SCHEMA_VERSION):
     """The runs of one campaign.
 
-    Raises
-    ------
-    InvalidValueError
-        For an empty plan, a co-location asked for twice, or a count or limit out of range.
+    Raises InvalidValueError for an empty plan, a co-location asked for twice, or a count or limit out of range.
 
-    Examples
-    --------
     >>> from slomo.vocabulary.workload import Workload
     >>> plan = ExperimentPlan("solo", (Colocation("silver-4110", Workload("lpm")),), replicates=2)
     >>> [run.replicate for run in plan.runs()]

@@ -80,8 +80,6 @@ def reduced_mixes_plan(
     also draws loads. Raises MissingMetricError without solo runs at full load; InvalidValueError for solo runs on
     several machines, or a number that is impossible.
 
-    Examples
-    --------
     >>> from slomo.profiling.campaign.run import run_campaign
     >>> from slomo.profiling.plans.basic import solo_plan
     >>> from slomo.testbed.registry import make_testbed

@@ -22,8 +22,6 @@ def named_competitors(cell: str, traffic: Traffic) -> tuple[Workload, ...]:
 
     A cell has one or several mixes (`slomo.vocabulary.workload_text`), joined by ``;``, also as ``2xNF`` or ``2*NF``.
 
-    Examples
-    --------
     >>> [workload.nf for workload in named_competitors("lpm + 2 x snort", Traffic())]
     ['lpm', 'snort', 'snort']
     >>> [workload.key for workload in named_competitors("acl@64B,10f:1; nat", Traffic(1518))]

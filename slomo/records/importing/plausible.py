@@ -50,8 +50,6 @@ def throughput_fault(mpps: float, packet_size_b: int = 64) -> str | None:
 def port_fault(mpps: float, machine: str, packet_size_b: int) -> str | None:
     """Return why no port of a machine that slomo ships carries a throughput; None if it does, or for another machine.
 
-    Examples
-    --------
     >>> port_fault(14.0, "e5-2620v4", 64), port_fault(100.0, "rack-7", 64)
     (None, None)
     >>> port_fault(100.0, "e5-2620v4", 1500)

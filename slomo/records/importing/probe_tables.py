@@ -124,8 +124,6 @@ def load_probe_tables(path: str | Path) -> ProbeTables:
 def is_probe_mapping(mapping: str | Path) -> bool:
     """Return whether a mapping's file is of kind ``probes``.
 
-    Examples
-    --------
     >>> is_probe_mapping("spec-pairs"), is_probe_mapping("yala-regex")
     (True, False)
     """

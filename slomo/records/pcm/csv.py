@@ -172,8 +172,6 @@ def _numbers(
 def number(cell: str, *, decimal_comma: bool = False) -> tuple[float, bool]:
     """Parse one cell; return its value (NaN if empty) and whether its text is not a finite number.
 
-    Examples
-    --------
     >>> number(" 10 080"), number("2%")
     ((10080.0, False), (2.0, False))
     >>> number("N/A"), number("-nan")

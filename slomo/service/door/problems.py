@@ -109,8 +109,6 @@ def _described(error: BaseException) -> tuple[int, str, str, str | None, dict[st
 def is_disk_full(error: BaseException) -> bool:
     """Return whether an SQLite error means that the disk is full.
 
-    Examples
-    --------
     >>> is_disk_full(sqlite3.OperationalError("database or disk is full"))
     True
     """

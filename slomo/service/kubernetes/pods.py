@@ -68,8 +68,6 @@ def need_of(pod: Pod, policy_share: float | None = None) -> PodNeed | None:
 
     A policy's promise (`policy_share`) applies if the annotations contain none.
 
-    Examples
-    --------
     >>> need_of(Pod(Metadata(annotations={NF: "lpm", MIN_SHARE: "0.9"})))
     PodNeed(nf='lpm', min_share=0.9, min_mpps=None, fault='')
     >>> need_of(Pod(Metadata(annotations={NF: "lpm", MIN_SHARE: "90%"}))).fault

@@ -133,8 +133,6 @@ def time_chart(
 def _scale(values: Sequence[float]) -> tuple[float, float]:
     """Return round numbers as the ends of an axis that includes all values and 0.
 
-    Examples
-    --------
     >>> _scale([3.0, 47.0]), _scale([-12.0, 4.0]), _scale([])
     ((0.0, 50.0), (-20.0, 10.0), (0.0, 1.0))
     """

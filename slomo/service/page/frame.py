@@ -47,8 +47,6 @@ def page(title: str, here: str, *content: Any, status: str = "") -> bytes:
 def number(value: float, digits: int = 3) -> str:
     """Return a number as text for display.
 
-    Examples
-    --------
     >>> number(0.184625), number(5.0), number(20480.0)
     ('0.185', '5', '20,480')
     """

@@ -26,8 +26,6 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
     in names, trailing underscores are removed and others become dashes; None and False omit the attribute, True gives
     it no value.
 
-    Examples
-    --------
     >>> tag("a", "<b>", href="/x?a=1&b=2", class_="k")
     '<a href="/x?a=1&amp;b=2" class="k">&lt;b&gt;</a>'
     """

@@ -122,8 +122,6 @@ def count_misses(lines: Ints, sets: int, ways: int) -> int:
 
     `lines`: line numbers of the trace, 0 to 2**31 - 1. `sets`, `ways`: shape of the cache, at most 32 ways.
 
-    Examples
-    --------
     >>> count_misses(np.array([0, 1, 0, 2, 1], dtype=np.int64), sets=1, ways=2)
     4
     """

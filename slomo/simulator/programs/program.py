@@ -82,8 +82,6 @@ def program(nf: NetworkFunction, workload: Workload) -> Program:
     Raises ConfigurationError if the NF has no ``simulated`` section, UnknownNameError for a setting that the NF does
     not have, InvalidValueError for one out of range.
 
-    Examples
-    --------
     >>> from slomo.vocabulary.network_function import load_network_function
     >>> knobs_set = Workload("synthetic", {"data_size_mib": 8, "reads_per_packet": 100})
     >>> program(load_network_function("synthetic"), knobs_set).structures[0].size_b

@@ -85,8 +85,6 @@ def simulate_chains(
     Raises InvalidValueError for a core that the machine does not have or a duration that is not above 0,
     UnsupportedPredictionError for a machine with an L2 prefetcher or hyper-threads.
 
-    Examples
-    --------
     >>> from slomo.vocabulary.machine import load_machine
     >>> from slomo.vocabulary.service_chains import parse_chains
     >>> system = parse_chains("stages: {nat: {cycles: 270, core: 0}}\nchains: {web: {stages: [nat], mpps: 1}}")

@@ -24,8 +24,6 @@ class Scheduler:
 
     Raises UnknownNameError for another scheduler; InvalidValueError for a time that is not above 0.
 
-    Examples
-    --------
     >>> Scheduler("rr", quantum_ms=1.0).quantum_ms
     1.0
     """
@@ -58,8 +56,6 @@ class Manager:
 
     Raises InvalidValueError if `scan_us` is not above 0, or if `carry_ns` is below 0.
 
-    Examples
-    --------
     >>> Manager(pressure=True).scan_us
     51.0
     """

@@ -250,8 +250,6 @@ def working_set(records: NDArray[Any]) -> list[tuple[int, float]]:
 def _whole_register(name: str) -> str:
     """Return the full register of a partial one.
 
-    Examples
-    --------
     >>> [_whole_register(name) for name in ("eax", "r8d", "sil", "xmm3", "ymm3", "rflags")]
     ['rax', 'r8', 'rsi', 'xmm3', 'xmm3', 'rflags']
     """

@@ -160,8 +160,6 @@ def _last_lines(text: bytes) -> NDArray[np.uint64]:
 def in_order_of_last_use(lines: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return every cache line once; the line used last comes last.
 
-    Examples
-    --------
     >>> in_order_of_last_use(np.array([7, 3, 7, 5], dtype=np.uint64)).tolist()
     [3, 7, 5]
     """

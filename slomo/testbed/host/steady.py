@@ -23,8 +23,6 @@ _MEDIAN_TO_MEAN = 1.2533  # standard error of a median over that of a mean
 def is_steady(before: Sequence[float], after: Sequence[float], tolerance: float) -> bool:
     """Return whether the median throughputs of two successive stretches of time, two values or more each, agree.
 
-    Examples
-    --------
     >>> is_steady([1, 2, 3], [4, 5, 6], 0.05), is_steady([5, 5, 5], [5, 1, 5], 0.05)
     (False, True)
     """

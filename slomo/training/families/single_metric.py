@@ -23,8 +23,6 @@ from slomo.training.families.weighted import WeightedFamily, WeightedRows
 def _line(x: Floats, y: Floats, weights: Floats | None) -> tuple[float, float]:
     """Return intercept and slope of the least squares line.
 
-    Examples
-    --------
     >>> _line(np.array([0.0, 100.0]), np.array([5.0, 4.0]), None)
     (5.0, -0.01)
     """
@@ -69,8 +67,6 @@ class SingleMetricFamily(WeightedFamily[SensitivityModel]):
 def falling_curve(x: Floats, y: Floats, weights: Floats | None = None) -> tuple[Floats, Floats]:
     """Return knots and levels of the falling curve that fits best.
 
-    Examples
-    --------
     >>> knots, levels = falling_curve(np.array([0.0, 1.0, 2.0, 9.0]), np.array([5.0, 3.0, 4.0, 2.0]))
     >>> knots.tolist(), levels.tolist()
     ([0.0, 1.5, 9.0], [5.0, 3.5, 2.0])

@@ -97,8 +97,6 @@ def _undone(receipt: Receipt, backend: Backend | None) -> UndoReport:
 def ended_with_its_machine(backend: str, place: str, *, alive: bool) -> str:
     """Return why a receipt (record of changes)'s changes no longer exist (a reboot, for instance); None if they may.
 
-    Examples
-    --------
     >>> ended_with_its_machine("simulated", "simulated e5-2620v4", alive=False)
     'what it changed was simulated, by a process that ended'
     """

@@ -78,8 +78,6 @@ class HostNoiseRow(Stored, derived=("verdict",)):
     def verdict(self) -> str:
         """Meaning of the result, in words.
 
-        Examples
-        --------
         >>> HostNoiseRow(1, "none", 4.0, 0.01, 0.03).verdict, HostNoiseRow(1, "none", 4.0, 0.2, 0.03).verdict
         ('nothing to tell', 'loses')
         """

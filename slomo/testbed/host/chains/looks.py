@@ -171,8 +171,6 @@ def parse_line(text: str) -> dict[str, Any] | None:
 def look_of(line: dict[str, Any], cores: tuple[int, ...] = ()) -> ChainLook:
     """Return the chains' state that a parsed line reports.
 
-    Examples
-    --------
     >>> stages = [[5000, 550, 10, 40, 560.0]]
     >>> look_of({"time_s": 0.01, "stages": stages, "stopped": [0], "delivered": [40], "offered": [50]}).stages[0].lost
     10

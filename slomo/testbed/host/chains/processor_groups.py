@@ -39,8 +39,6 @@ class ProcessorTree:
     def weight_of(self, shares: int) -> int:
         """Convert ``cpu.shares`` to a weight of this cgroup version (default: 100 in version 2, 1024 in version 1).
 
-        Examples
-        --------
         >>> ProcessorTree(Path("/sys/fs/cgroup"), 2).weight_of(2048)
         200
         """

@@ -31,8 +31,6 @@ class CounterSample:
 def added(parts: Sequence[Mapping[str, float | None]], names: Iterable[str]) -> dict[str, float | None]:
     """Return the sums of some metrics over parts, such as a socket's cores; a sum is missing if one of its parts is.
 
-    Examples
-    --------
     >>> added([{"LMB": 1.0, "RMB": 2.0}, {"LMB": 3.0}], ["LMB", "RMB"])
     {'LMB': 4.0, 'RMB': None}
     """

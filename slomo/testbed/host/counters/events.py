@@ -50,8 +50,6 @@ class Events:
 def total(members: Iterable[Events]) -> Events:
     """Return the sums of several event counts.
 
-    Examples
-    --------
     >>> total([Events(cycles=1.0, l3_misses=2.0), Events(cycles=2.0)])
     Events(instructions=None, cycles=3.0, reference_cycles=None, ...)
     """

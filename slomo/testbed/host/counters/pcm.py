@@ -179,8 +179,6 @@ def lines_in(file: Path) -> int:
 def reason(finished: Finished) -> str:
     """Return in one line why a PCM tool failed, with the remedy.
 
-    Examples
-    --------
     >>> reason(Finished(("pcm",), 1, "", "ERROR: vPMU is not enabled in the hypervisor."))
     'this virtual machine has no performance counters (exit code 1)'
     """

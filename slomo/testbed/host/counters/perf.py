@@ -143,8 +143,6 @@ def counted(lines: Iterable[str], by: str) -> dict[Cell, float]:
     is missing in some intervals is scaled to all of them, as perf itself scales multiplexed events. `by`: JSON field
     that holds the CPU or socket.
 
-    Examples
-    --------
     >>> counted(['{"cpu" : "0", "counter-value" : "7.0", "event" : "cycles", "pcnt-running" : 100.00}',
     ...          '{"cpu" : "0", "counter-value" : "<not supported>", "event" : "cache-misses"}'], "cpu")
     {('0', 'cycles'): 7.0}

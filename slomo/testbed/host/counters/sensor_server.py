@@ -41,8 +41,6 @@ class SensorServerReader:
     `url`: address of the server; by default this machine and PCM's own port. Raises InvalidValueError if `url` is no
     http address.
 
-    Examples
-    --------
     >>> SensorServerReader("http://127.0.0.1:9738").name
     'pcm-sensor-server'
     """

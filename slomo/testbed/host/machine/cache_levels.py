@@ -40,8 +40,6 @@ def find_levels(
     The two unknown latencies (LLC, memory) enter linearly and follow from least squares of relative errors; C is found
     by search.
 
-    Examples
-    --------
     >>> sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
     >>> curve = [5.0, 5.0, 12.5, 16.25] + [5 * 2 / s + 20 * (14 - 2) / s + 100 * (1 - 14 / s) for s in sizes[4:]]
     >>> found = find_levels(sizes, curve, 2.0, 105.0)

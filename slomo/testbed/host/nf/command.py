@@ -43,8 +43,6 @@ class Surroundings:
 def placeholders(texts: Iterable[str]) -> set[str]:
     """Return the names of all placeholders in the given texts.
 
-    Examples
-    --------
     >>> sorted(placeholders(["--core={core}", "{pcap}"]))
     ['core', 'pcap']
     """
@@ -89,8 +87,6 @@ def values_for(definition: HostDefinition, workload: Workload, where: Surroundin
 def fill(text: str, table: Mapping[str, str], nf: str) -> str:
     """Replace the placeholders in one word; ConfigurationError for one that is neither built in nor a setting.
 
-    Examples
-    --------
     >>> fill("--lcores={core}", {"core": "3"}, "x")
     '--lcores=3'
     """
@@ -120,8 +116,6 @@ def command_words(
 def port_number(text: str, table: Mapping[str, str], nf: str) -> int:
     """Return the TCP port that a template gives. Raises ConfigurationError if the result is no port.
 
-    Examples
-    --------
     >>> port_number("{port}", {"port": "7001"}, "x")
     7001
     """

@@ -173,8 +173,6 @@ def _asker(source: ThroughputSource, table: Mapping[str, str], nf: str) -> Calla
 def field_at(data: Any, path: str) -> Any:
     """Return the field that a dotted path names; None if there is no such field.
 
-    Examples
-    --------
     >>> field_at({"a": {"b": 2}}, "a.b"), field_at({}, "x.y")
     (2, None)
     """

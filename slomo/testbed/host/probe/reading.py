@@ -71,8 +71,6 @@ def interval_widths(measured: Mapping[str, Paired]) -> dict[str, float]:
     A few pairs can agree by chance, so each reporter's scatter is assumed to be at least half of the reporters' median
     scatter.
 
-    Examples
-    --------
     >>> calm, wild = Paired((1.0, 1.0), (0.5, 0.5)), Paired((1.0, 1.0, 1.0), (0.5, 0.6, 0.7))
     >>> {name: round(width, 2) for name, width in interval_widths({"calm": calm, "wild": wild}).items()}
     {'calm': 0.18, 'wild': 0.35}

@@ -38,8 +38,6 @@ class Look:
     def change(self, later: "Look") -> tuple[str, float]:
         """Return the program whose speed changed most until a later reading, and its ratio of old to new speed.
 
-        Examples
-        --------
         >>> Look({"cache": 2.0, "memory": 1.0}).change(Look({"cache": 1.0, "memory": 1.1}))
         ('cache', 0.5)
         """
@@ -92,8 +90,6 @@ class Sentinel:
 def scatter_of(looks: Sequence[Look]) -> float:
     """Return the relative difference between successive readings of the sentinel.
 
-    Examples
-    --------
     >>> round(scatter_of([Look({"cache": 1.0}), Look({"cache": 1.1}), Look({"cache": 1.1})]), 3)
     0.05
     """

@@ -56,8 +56,6 @@ class StandingPrograms:
 def quickened(definition: HostDefinition, interval_s: float) -> HostDefinition:
     """Return a program's description with more frequent reports, for windows of a twentieth of a second.
 
-    Examples
-    --------
     >>> from slomo.testbed.host.nf.definition import host_definition
     >>> quickened(host_definition("synthetic"), 0.01).command[-1]
     '0.01'

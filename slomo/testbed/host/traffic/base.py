@@ -63,8 +63,6 @@ class TrafficGenerator(Protocol):
 def frame_without_checksum_b(traffic: Traffic) -> int:
     """Return the length of a frame without its checksum, the length that generators are given [bytes].
 
-    Examples
-    --------
     >>> frame_without_checksum_b(Traffic(packet_size_b=64))
     60
     """

@@ -212,8 +212,6 @@ class PcapReplay(TestpmdGenerator):
 def last_counts(lines: Sequence[str], port: int) -> dict[str, int] | None:
     """Return a port's last complete statistics in testpmd's output; None if there are none yet.
 
-    Examples
-    --------
     >>> last_counts(["## NIC statistics for port 0  ##", "RX-packets: 5   RX-missed: 0", "TX-packets: 9",
     ...              "Rx-pps:   3", "Tx-pps:   4"], 0)
     {'RX-packets': 5, 'TX-packets': 9, 'Rx-pps': 3, 'Tx-pps': 4}
