@@ -6,7 +6,6 @@ Readings are converted to common units by these factors, and the dataset's envir
 Throughput is not changed.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from slomo.errors import IncompatibleMeasurementsError
 from slomo.records.run import RunRecord
 from slomo.vocabulary.metrics import FELT
 from slomo.vocabulary.vector import Floats, MetricVector
-from slomo.vocabulary.workload import canonical_json
+from slomo.vocabulary.workload import fingerprint_of
 
 #: Least number of sets of competitors that all hosts must have probed.
 FEWEST = 4
@@ -119,7 +118,7 @@ def joined_environment(environment: Mapping[str, Any], calibrated: Mapping[str, 
     full = [each["full"] * factors.get(FELT[0], 1.0) for each, factors in reporters if each.get("full") is not None]
     settings = {
         **environment["settings"],
-        "calibration": hashlib.sha256(canonical_json(sorted(calibrated)).encode()).hexdigest()[:16],
+        "calibration": fingerprint_of(sorted(calibrated)),
         "reporters": {
             "programs": reporters[0][0].get("programs", {}),
             "full": float(np.median(full)) if full else None,

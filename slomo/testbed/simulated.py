@@ -4,7 +4,6 @@ Both phases of SLOMO's protocol (SIGCOMM'20, section 4.1) are simulated line by 
 between the phases, as running processes do.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from slomo.vocabulary.network_function import (
     stage_names,
 )
 from slomo.vocabulary.vector import MetricVector
-from slomo.vocabulary.workload import Workload, canonical_json
+from slomo.vocabulary.workload import Workload, fingerprint_of
 
 #: Version of the simulator; increased whenever its numbers change, so that measurements of different versions are never
 #: merged.
@@ -221,4 +220,4 @@ def _buffered(workload: Workload, buffers: int | None) -> Workload:
 
 def _fingerprint(function: NetworkFunction) -> str:
     costs = {"settings": dict(function.settings), "simulated": function.simulated}
-    return hashlib.sha256(canonical_json(costs).encode()).hexdigest()[:16]
+    return fingerprint_of(costs)

@@ -4,7 +4,6 @@ One co-location is one experiment of SLOMO (SIGCOMM'20, section 4.1): a target, 
 competitors alone it yields the vector V; with the target the throughput P.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from slomo.errors import InvalidValueError
 from slomo.files.documents import convert
 from slomo.files.ranges import Index
 from slomo.vocabulary.way_masks import has_hole
-from slomo.vocabulary.workload import Workload, canonical_json
+from slomo.vocabulary.workload import Workload, fingerprint_of
 from slomo.vocabulary.workload_text import counted
 
 SCHEMA_VERSION = 1
@@ -112,7 +111,7 @@ class Colocation:
     @cached_property
     def key(self) -> str:
         """Fingerprint of the experiment: 16 hexadecimal digits, the same on every machine."""
-        return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:16]
+        return fingerprint_of(self.to_dict())
 
     @property
     def label(self) -> str:

@@ -5,6 +5,7 @@ three of them. It is a value: two workloads with the same fields are the same wo
 stable text for it.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -197,6 +198,11 @@ def canonical_json(data: object) -> str:
     '{"a":[1.5],"b":1}'
     """
     return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def fingerprint_of(data: object) -> str:
+    """Return 16 hexadecimal digits that identify `data` by its canonical JSON."""
+    return hashlib.sha256(canonical_json(data).encode()).hexdigest()[:16]
 
 
 def _require(condition: bool, name: str, got: object, needed: str) -> None:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from slomo.vocabulary.workload import canonical_json
+from slomo.vocabulary.workload import fingerprint_of
 
 if TYPE_CHECKING:
     from slomo.models.nf_model import NFModel
@@ -21,7 +21,7 @@ def model_fingerprint(model: "NFModel", family: str) -> str:
         parts += [sensitivity.to_dict(), getattr(sensitivity, "source", None)]
     parts.append(model.calibration[family].to_dict() if family in model.calibration else None)
     parts += [each.to_dict() for each in model.measured]
-    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+    return fingerprint_of(parts)
 
 
 def joined_fingerprint(parts: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from slomo.errors import IncompatibleMeasurementsError, InvalidValueError
 from slomo.files.stored import Stored
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.workload import canonical_json
+from slomo.vocabulary.workload import fingerprint_of
 
 SCHEMA_VERSION = 1
 #: Upper limit of runs of a plan.
@@ -102,7 +102,7 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the plan's content: 16 hexadecimal digits."""
-        return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:16]
+        return fingerprint_of(self.to_dict())
 
     def run(self, colocation: Colocation, replicate: int) -> PlannedRun:
         """Return run number `replicate` of `colocation`."""

@@ -10,7 +10,6 @@ LRU cache holds the lines referenced during the last T, and T is chosen such tha
 (Fagin, JACM 1977; Che, JSAC 2002).
 """
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +33,7 @@ from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.vector import MetricVector
-from slomo.vocabulary.workload import Workload, canonical_json
+from slomo.vocabulary.workload import Workload, fingerprint_of
 
 MACHINE = "champsim-4"
 _CYCLES_PER_S = 70_000.0  # core cycles simulated per second of one processor
@@ -159,7 +158,7 @@ class ChampSimTestbed:
         files = [getattr(trace, part) for trace in traces]
         cores = len(files)
         stated = [self._fingerprints[cores], *(f"{file.parent.name}/{part}" for file in files)]
-        path = self.folder / "runs" / f"{hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]}.json"
+        path = self.folder / "runs" / f"{fingerprint_of(stated)}.json"
         if path.exists():
             return read_run(path, cores)
         with tempfile.TemporaryDirectory() as folder:

@@ -5,7 +5,6 @@ recorded code follows. A solo run of the trace gives its progress over cycles, s
 compared over the same part of the trace.
 """
 
-import hashlib
 import json
 import tempfile
 import threading
@@ -29,7 +28,7 @@ from slomo.testbed.host.nf.command import Surroundings, command_words
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.tenant import needs_pcap
 from slomo.testbed.host.traffic.pcap import cached_pcap
-from slomo.vocabulary.workload import Workload, canonical_json
+from slomo.vocabulary.workload import Workload, fingerprint_of
 
 MARKER = "worker_step"
 #: Version of the traces; increased whenever the trace of a workload changes.
@@ -101,7 +100,7 @@ class TraceStore:
             "window": self.window.__dict__,
             "lines": self.lines,
         }
-        name = hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]
+        name = fingerprint_of(stated)
         with self._opening:
             lock = self._making.setdefault(name, threading.Lock())
             build_traceable()

@@ -4,7 +4,6 @@ As in NPF and DPDK DTS, a command template replaces code for each NF. `host_sect
 field is reported with file and line before any process starts.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from slomo.errors import TestbedError, UnknownNameError
 from slomo.files.documents import convert
 from slomo.vocabulary.host_section import HostSection
 from slomo.vocabulary.network_function import NetworkFunction, load_network_function, network_function_names
-from slomo.vocabulary.workload import Setting, Workload, canonical_json
+from slomo.vocabulary.workload import Setting, Workload, fingerprint_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class HostDefinition:
         }
         if host.is_fed:  # omitted if false, so that older fingerprints stay valid
             stated["generator"] = True
-        return hashlib.sha256(canonical_json(stated).encode()).hexdigest()[:16]
+        return fingerprint_of(stated)
 
     def configured(self, workload: Workload) -> dict[str, Setting]:
         """Return the values of all settings for `workload`. Raises UnknownNameError for an unknown setting."""

@@ -1,6 +1,5 @@
 """Result of a calibration: the reporters (small programs that sense pressure) that suit this machine at present."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from slomo.testbed.host.probe.reading import ProbedPressure
 from slomo.testbed.host.probe.reporters import Reporter, extra_time
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
-from slomo.vocabulary.workload import canonical_json
+from slomo.vocabulary.workload import fingerprint_of
 
 SCHEMA_VERSION = 2
 _MOST_B = 1 << 20
@@ -57,7 +56,7 @@ class Calibration(Stored, version=SCHEMA_VERSION):
     @property
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that identify the calibration."""
-        return hashlib.sha256(canonical_json(self.to_dict()).encode()).hexdigest()[:16]
+        return fingerprint_of(self.to_dict())
 
     def save(self, path: Path) -> None:
         """Write the calibration as JSON."""
