@@ -25,9 +25,9 @@ from slomo.models.library import ModelLibrary
 from slomo.placement.feasibility.mixes import Host, Piece, Pieces, host_of
 from slomo.placement.online.placer import Placer
 from slomo.placement.planning.columns import Column
-from slomo.placement.planning.cover import cover
 from slomo.placement.planning.pricing import Item, Knapsack
 from slomo.placement.planning.rounding import fill_by_value
+from slomo.placement.policies.search import cover
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
 from slomo.vocabulary.machine import load_machine

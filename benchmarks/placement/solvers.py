@@ -14,8 +14,8 @@ import time
 import numpy as np
 from scale import HOST, column, first_plan, options
 
-from slomo.placement.planning.cover import cover
 from slomo.placement.planning.pricing import Item, Knapsack
+from slomo.placement.policies.search import cover
 
 KINDS = 12
 

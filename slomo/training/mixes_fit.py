@@ -3,11 +3,16 @@
 Two situations of mixes hardly occur in runs beside the synthetic competitor: full memory channels that several cards
 share, and packets that stay in the cache because queues are short. Each mix is also predicted by responses that have
 not seen it (cross-fitting), so that its error is that of a new mix and sets the width of intervals.
+
+A mix needs at least two runs to show how much runs differ. Since a few runs show it only roughly, the spread of a mix
+is at least the pooled standard deviation of all such mixes of the machine. Its degrees of freedom are stored, since
+bounds use a quantile of Student's t distribution.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +20,7 @@ from numpy.typing import NDArray
 from slomo.equilibrium.mixes import MixRows
 from slomo.equilibrium.server import solve_joint
 from slomo.models.base import Floats
+from slomo.models.measured_mix import MeasuredMix
 from slomo.models.nf_model import NFModel
 from slomo.records.rows import competitors_from_cell
 from slomo.records.schema import isolated
@@ -26,6 +32,8 @@ from slomo.training.holding_fit import fit_holdings
 if TYPE_CHECKING:
     import pandas as pd
 
+    from slomo.records.dataset import ProfileDataset
+if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
 
 _FOLDS = 4
@@ -137,3 +145,49 @@ def _extended(subject: Subject, full: "pd.DataFrame", limited: "pd.DataFrame") -
         counts=np.append(subject.counts, full["competitor_count"].to_numpy(dtype=np.int64)),
         part_load=idle,
     )
+
+
+#: Least relative error, since an emulated testbed gives exactly equal runs.
+_LEAST = 1e-6
+#: Columns of a row: mean, spread between its runs, number of runs.
+_COLUMNS = ("machine", "target", "competitors", "throughput_mpps", "throughput_cv", "replicates")
+
+
+def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[NFModel]:
+    """Return the models with those mixes at full load that were run at least twice."""
+    frame = dataset.frame
+    chosen = (frame["plan"] == "mix") & frame["offered_mpps"].isna() & ~isolated(frame)
+    frame = frame.loc[chosen & (frame["replicates"] > 1), list(_COLUMNS)].dropna()
+    spread, freedom = {}, {}
+    for machine, rows in frame.groupby("machine"):
+        freedom[str(machine)] = int((rows["replicates"] - 1).sum())
+        spread[str(machine)] = math.sqrt(np.average(rows["throughput_cv"] ** 2, weights=rows["replicates"] - 1))
+    measured: dict[tuple[str, str], dict[tuple[str, ...], list[tuple[float, float]]]] = {}
+    for row in frame.to_dict("records"):
+        key, machine, mpps = _neighbours(row), str(row["machine"]), float(row["throughput_mpps"])
+        if key is not None:  # of one more run: the spread of this run and that of the mean
+            share = max(float(row["throughput_cv"]), spread[machine], _LEAST)
+            error = mpps * share * math.sqrt(1.0 + 1.0 / row["replicates"])
+            measured.setdefault((machine, str(row["target"])), {}).setdefault(key, []).append((mpps, error))
+    return [
+        replace(
+            model, measured=tuple([_mean(key, rows, freedom[model.machine]) for key, rows in sorted(mixes.items())])
+        )
+        if (mixes := measured.get((model.machine, model.workload.key)))
+        else model
+        for model in models
+    ]
+
+
+def _neighbours(row: dict[Any, Any]) -> tuple[str, ...] | None:
+    """Return the sorted keys of a row's neighbours; None if one is below full load."""
+    workloads = competitors_from_cell(str(row["competitors"]))
+    keys = tuple(sorted(workload.key for workload in workloads))
+    return None if any(workload.traffic.offered_mpps is not None for workload in workloads) else keys
+
+
+def _mean(key: tuple[str, ...], rows: Sequence[tuple[float, float]], freedom: int) -> MeasuredMix:
+    """Return the mean throughput of a workload in a mix, and its standard error."""
+    mpps, errors = np.array(rows).T
+    apart = float(mpps.std(ddof=1)) if len(mpps) > 1 else 0.0
+    return MeasuredMix(key, float(mpps.mean()), math.hypot(float(errors.max()), apart), freedom)

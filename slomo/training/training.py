@@ -32,8 +32,7 @@ from slomo.training.families.registry import make_families, table_model_names
 from slomo.training.families.weighted import WeightedRows, fit_rows
 from slomo.training.features import Subject, subjects
 from slomo.training.latency_fit import with_latency
-from slomo.training.measured_mixes import with_measured
-from slomo.training.mixes_fit import learned_from_mixes
+from slomo.training.mixes_fit import learned_from_mixes, with_measured
 from slomo.training.noise import against_mean, weights_of
 from slomo.training.pairs import FEWEST, with_pairs
 from slomo.training.plausibility import plausible_rows

@@ -14,8 +14,15 @@ from slomo.fleet.engine import on_engine
 from slomo.profiling.campaign.progress import Progress
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.campaign.store import CampaignStore
-from slomo.profiling.plans.accelerator_plan import accelerator_plan
-from slomo.profiling.plans.basic import Stream, mixes_plan, named_mixes_plan, pressure_plan, solo_plan, tenants_key
+from slomo.profiling.plans.basic import (
+    Stream,
+    accelerator_plan,
+    mixes_plan,
+    named_mixes_plan,
+    pressure_plan,
+    solo_plan,
+    tenants_key,
+)
 from slomo.profiling.plans.designs import SYNTHETIC, Design
 from slomo.profiling.plans.latency_plans import latency_plan
 from slomo.profiling.plans.plan import ExperimentPlan, combine

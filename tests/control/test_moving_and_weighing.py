@@ -7,10 +7,9 @@ import pytest
 
 from slomo.control.cpu_shares import SharesController
 from slomo.control.loop import ControlLoop, Step
-from slomo.control.moving import PaidMoves
 from slomo.control.numa import NumaController, NumaTenant
 from slomo.control.observation import MachineReading, Patience, TenantReading
-from slomo.control.plants import SharedCoresPlant, SimulatedPlant
+from slomo.control.plants import PaidMoves, SharedCoresPlant, SimulatedPlant
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores
 from slomo.errors import ConfigurationError, InvalidValueError

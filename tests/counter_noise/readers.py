@@ -10,11 +10,10 @@ import pytest
 from slomo.host.resctrl_tree import ResctrlTree
 from slomo.host.tool import Finished
 from slomo.testbed.host.counters import pcm, perf, pqos, resctrl
-from slomo.testbed.host.counters.base import CounterReader
+from slomo.testbed.host.counters.base import CounterReader, ProgramReader
 from slomo.testbed.host.counters.pcm import PcmReader
 from slomo.testbed.host.counters.perf import PerfReader
 from slomo.testbed.host.counters.pqos import PqosReader
-from slomo.testbed.host.counters.program import ProgramReader
 from slomo.testbed.host.counters.registry import CombinedReader
 from slomo.testbed.host.counters.resctrl import ResctrlReader
 from slomo.testbed.simulated import SimulatedTestbed

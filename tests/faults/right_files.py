@@ -59,7 +59,7 @@ from slomo.testbed.champsim.binaries import find_binaries
 from slomo.testbed.champsim.execution import read_execution
 from slomo.testbed.champsim.traces import read_trace
 from slomo.testbed.host.chains.looks import look_of, parse_line, result_of
-from slomo.testbed.host.counters.pcm_tools import pcie_lookups
+from slomo.testbed.host.counters.pcm import pcie_lookups
 from slomo.testbed.host.counters.perf import counted, enabled_s
 from slomo.testbed.host.nf.definition import host_definition
 from slomo.testbed.host.nf.readings import FunctionReadings

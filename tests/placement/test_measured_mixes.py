@@ -15,7 +15,7 @@ from slomo.placement.feasibility.measured import MeasuredRates
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.worth_measuring import worth_measuring
 from slomo.profiling.plans.basic import named_mixes_plan
-from slomo.training.measured_mixes import with_measured
+from slomo.training.mixes_fit import with_measured
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.profile import plan_experiments
 

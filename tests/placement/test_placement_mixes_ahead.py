@@ -13,9 +13,9 @@ from slomo.placement.feasibility.mixes import Host, Piece, Pieces
 from slomo.placement.feasibility.oracle import Oracle
 from slomo.placement.feasibility.rates import RateBook
 from slomo.placement.online.placer import Placer
-from slomo.placement.planning.cover import cover
 from slomo.placement.planning.rounding import fill_by_value
 from slomo.placement.planning.shared_pricing import SharedPricing, classes_of
+from slomo.placement.policies.search import cover
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.request import SLO, Request
 from slomo.vocabulary.workload import Workload

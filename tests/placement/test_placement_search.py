@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from slomo.placement.feasibility.mixes import Host
 from slomo.placement.online.placer import Placer
 from slomo.placement.planning.columns import Column
-from slomo.placement.planning.cover import cover
 from slomo.placement.planning.pricing import Item, Knapsack
+from slomo.placement.policies.search import cover
 from slomo.placement.problem.cluster import Cluster
 
 MACHINE = "e5-2620v4"

@@ -27,7 +27,7 @@ from slomo.placement.chains.policies import Estimate
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.feasibility.mixes import Host
-from slomo.placement.feasibility.port import behind_port
+from slomo.placement.feasibility.oracle import behind_port
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.predictor import Predictor
 from slomo.prediction.question import solve_server

@@ -18,10 +18,10 @@ from slomo.host.control_socket import ControlSocket
 from slomo.host.marker import new_mark
 from slomo.host.process import ManagedProcess
 from slomo.testbed.host import telemetry
+from slomo.testbed.host.interleaving import summarise, wait_steady
 from slomo.testbed.host.nf.definition import parse_host
 from slomo.testbed.host.nf.readings import FunctionReadings, Reading
 from slomo.testbed.host.nf.readout import Readout
-from slomo.testbed.host.steady import summarise, wait_steady
 from slomo.testbed.host.telemetry import TelemetrySocket
 from slomo.vocabulary.host_section import Steadiness
 

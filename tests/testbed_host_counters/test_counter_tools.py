@@ -8,8 +8,7 @@ import pytest
 from slomo.errors import TestbedError, UnknownNameError
 from slomo.testbed.host.counters.base import CounterReader, CounterSample
 from slomo.testbed.host.counters.events import Events
-from slomo.testbed.host.counters.pcm import PcmReader
-from slomo.testbed.host.counters.pcm_tools import PcmMemoryReader, PcmPcieReader, pcie_lookups
+from slomo.testbed.host.counters.pcm import PcmMemoryReader, PcmPcieReader, PcmReader, pcie_lookups
 from slomo.testbed.host.counters.perf import PerfReader, counted
 from slomo.testbed.host.counters.pqos import PqosReader, polls_by_core
 from slomo.testbed.host.counters.registry import READERS, CombinedReader, choose_reader

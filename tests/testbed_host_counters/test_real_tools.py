@@ -10,8 +10,7 @@ import pytest
 
 from slomo.errors import TestbedError
 from slomo.host.tool import RunningTool, is_installed, run_tool
-from slomo.testbed.host.counters.pcm import PcmReader
-from slomo.testbed.host.counters.pcm_tools import PcmMemoryReader, PcmPcieReader
+from slomo.testbed.host.counters.pcm import PcmMemoryReader, PcmPcieReader, PcmReader
 from slomo.testbed.host.counters.perf import PerfReader
 from slomo.testbed.host.counters.pqos import PqosReader
 from slomo.testbed.host.traffic.testpmd import PcapReplay, TestpmdGenerator, memif

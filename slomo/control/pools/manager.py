@@ -16,9 +16,16 @@ from typing import Any
 
 from slomo.control.pools.configuration import PoolConfiguration
 from slomo.control.pools.foresight import PoolOutlook
-from slomo.control.pools.layout import PoolLayout, lay_out, rest_mask
 from slomo.control.pools.request import PoolRequest, parse_request, patch_request
-from slomo.control.pools.workload import PoolWorkload, Processes, placed, processes_of_this_host
+from slomo.control.pools.workload import (
+    PoolLayout,
+    PoolWorkload,
+    Processes,
+    lay_out,
+    placed,
+    processes_of_this_host,
+    rest_mask,
+)
 from slomo.enforce.change import Backend
 from slomo.enforce.executor import apply, diff, undo
 from slomo.enforce.plan import EnforcementPlan, TenantSetting

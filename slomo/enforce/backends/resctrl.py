@@ -14,9 +14,8 @@ from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import RefusedSettingError, TestbedError
 from slomo.host.knobs import PRESENT, Wish
 from slomo.host.resctrl_facts import ResctrlFacts, read_facts
-from slomo.host.resctrl_files import KernelFiles
 from slomo.host.resctrl_knobs import ResctrlKnobs
-from slomo.host.resctrl_tree import ResctrlTree, parse_schemata
+from slomo.host.resctrl_tree import KernelFiles, ResctrlTree, parse_schemata
 
 PREFIX = "slomo-"
 _Settings = tuple[tuple[str, str], ...]

@@ -12,8 +12,7 @@ from slomo.placement.feasibility.latency import each_mpps, promises_latency
 from slomo.placement.feasibility.memo import Memo
 from slomo.placement.feasibility.mixes import Host, Piece, tenants_of
 from slomo.placement.feasibility.on_demand import Shares, Want, class_masks, foreseen, share_out
-from slomo.placement.feasibility.oracle import EVIDENCE
-from slomo.placement.feasibility.port import behind_port, port_shares
+from slomo.placement.feasibility.oracle import EVIDENCE, behind_port, port_shares
 from slomo.placement.feasibility.worst_case import STRANGER
 from slomo.placement.online.refusals import Binding, told
 from slomo.placement.online.sockets import Socket

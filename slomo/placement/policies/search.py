@@ -4,10 +4,15 @@ Extends SLOMO (SIGCOMM'20): predictions say which mixes are feasible, a linear p
 profiles over cache ways (ResQ, NSDI'18, section 5.2) a piece may have exclusive ways, and a request may use fewer ways
 on more cores. If mixes can be predicted too, one search decides for every socket between exclusive ways and a shared
 cache.
+
+Gilmore and Gomory (Operations Research 9, 1961) for the bound, Belov and Scheithauer (INFORMS Journal on Computing 19,
+2007) for the plan.
 """
 
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,13 +20,76 @@ from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.feasibility.mixes import Host, Piece, Signature
 from slomo.placement.feasibility.oracle import MOST_MIXES
 from slomo.placement.feasibility.worst_case import STRANGER
-from slomo.placement.planning.columns import Either
-from slomo.placement.planning.cover import MixPlan, cover
+from slomo.placement.planning.columns import Column, Either, Pricing, relaxed
 from slomo.placement.planning.pricing import Item, Knapsack, enumerate_mixes
-from slomo.placement.planning.rounding import fill_by_value
+from slomo.placement.planning.rounding import Listed, fill_by_value, whole_plan
 from slomo.placement.policies.base import Demand
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.problem.request import Request
+
+#: Share of the time limit spent on the bound; the rest is for the integer solution.
+_BOUND_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class MixPlan:
+    """How many sockets run each mix, with a bound on how few sockets any plan could use."""
+
+    #: Number of sockets with each mix.
+    sockets: dict[Signature, int]
+    #: No plan needs fewer sockets (if `proven`).
+    lower_bound: int
+    #: Whether every mix that could improve the bound was examined.
+    proven: bool = True
+    #: Time taken [s].
+    seconds: float = 0.0
+    #: Restriction on mixes under which the proof holds; empty for none.
+    premise: str = ""
+
+    @property
+    def count(self) -> int:
+        """Number of sockets that the plan uses."""
+        return sum(self.sockets.values())
+
+    @property
+    def gap(self) -> float:
+        """How many more sockets the plan uses than the bound, relative to the bound."""
+        return self.count / self.lower_bound - 1.0 if self.lower_bound else 0.0
+
+    @property
+    def text(self) -> str:
+        """One line that describes the plan, for display.
+
+        >>> MixPlan({(0,): 101}, 100).text
+        '101 sockets, lower bound 100 (proven), gap 1.00 %'
+        """
+        proof = " ".join(filter(None, ("proven", self.premise))) if self.proven else "not proven"
+        return f"{self.count} sockets, lower bound {self.lower_bound} ({proof}), gap {100 * self.gap:.2f} %"
+
+
+def cover(
+    demand: Sequence[int],
+    start: Sequence[Column],
+    pricing: Pricing | None = None,
+    *,
+    complete: bool = True,
+    premise: str = "",
+    time_limit_s: float = 10.0,
+) -> MixPlan:
+    """Serve all requests (`demand` by class) with as few sockets as possible.
+
+    `start` serves every class. Where `start` and `pricing` together consider every mix (`complete`), the bound is
+    proven, for mixes as `premise` says. The time limit includes rounding but for its last step.
+    """
+    begun = time.perf_counter()
+    needed = np.array(demand, dtype=np.float64)
+    columns = {column.signature: column for column in start}
+    root = relaxed(needed, columns, pricing, begun + _BOUND_SHARE * time_limit_s)
+    finder = Listed(list(columns.values())) if pricing is None else pricing
+    sockets = whole_plan(needed.astype(np.int64), root, finder, begun + time_limit_s)
+    lower = math.ceil(root.bound - 1e-6)
+    return MixPlan(sockets, lower, complete, time.perf_counter() - begun, premise)
+
 
 #: Number of passes over a batch with exclusive ways before columns are generated.
 _PASSES = 3

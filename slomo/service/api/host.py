@@ -11,7 +11,7 @@ from slomo.service.application import Service
 from slomo.service.door.bodies import Identifier, Name
 from slomo.service.door.operation import Answer, Call, LongWork, Operation
 from slomo.service.door.problems import Problem
-from slomo.service.host.control import configuration_of, run_loop
+from slomo.service.host.room import configuration_of, run_loop
 from slomo.service.jobs import JobProgress
 from slomo.workflow.acting.control import control_status
 

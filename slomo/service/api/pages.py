@@ -18,10 +18,16 @@ from slomo.service.history import EVERY_S
 from slomo.service.kubernetes.pods import PodNeed
 from slomo.service.page.cluster_page import cluster_content
 from slomo.service.page.frame import page
-from slomo.service.page.history_page import HOURS as HOURS_TO_CHOOSE
-from slomo.service.page.history_page import MOST_ROWS, history_content
 from slomo.service.page.markup import Markup, tag
-from slomo.service.page.other_pages import drift_content, jobs_content, login_content, receipts_content
+from slomo.service.page.other_pages import HOURS as HOURS_TO_CHOOSE
+from slomo.service.page.other_pages import (
+    MOST_ROWS,
+    drift_content,
+    history_content,
+    jobs_content,
+    login_content,
+    receipts_content,
+)
 from slomo.service.page.server_page import server_content, whatif_content
 from slomo.service.servers import owned
 from slomo.service.state import journal

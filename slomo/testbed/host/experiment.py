@@ -18,12 +18,11 @@ from slomo.records.rows import plan_of
 from slomo.records.run import Phase, TenantSample
 from slomo.records.schema import Plan
 from slomo.testbed.host.counters.base import CounterReader, CounterSample
-from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate, require_served
+from slomo.testbed.host.interleaving import Paired, WindowTaker, alternate, require_served, summarise, wait_steady
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.competitions import Probe
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
-from slomo.testbed.host.steady import summarise, wait_steady
 from slomo.testbed.host.tenant import HostTenant, Window
 from slomo.testbed.host.traffic.base import TrafficGenerator
 from slomo.vocabulary.colocation import Colocation

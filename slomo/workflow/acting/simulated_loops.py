@@ -6,10 +6,9 @@ from slomo.control.cpu_shares import SharesController
 from slomo.control.guard import GuardController
 from slomo.control.loop import Plant
 from slomo.control.max_min import MaxMinController, require_one_cache
-from slomo.control.moving import PaidMoves
 from slomo.control.numa import NumaController, NumaTenant
 from slomo.control.observation import Controller
-from slomo.control.plants import SharedCoresPlant, SimulatedPlant
+from slomo.control.plants import PaidMoves, SharedCoresPlant, SimulatedPlant
 from slomo.control.situation import Situation
 from slomo.enforce.backends.simulated import Occupant, SimulatedServer
 from slomo.enforce.backends.simulated_cores import SimulatedCores

@@ -15,9 +15,8 @@ from slomo.errors import TestbedError
 from slomo.files.json_text import json_object
 from slomo.host.cores import socket_of
 from slomo.host.tool import RunningTool, run_tool
-from slomo.testbed.host.counters.base import CounterSample
+from slomo.testbed.host.counters.base import CounterSample, ProgramReader
 from slomo.testbed.host.counters.events import Events, total
-from slomo.testbed.host.counters.program import ProgramReader
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 

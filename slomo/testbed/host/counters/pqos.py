@@ -16,8 +16,7 @@ from slomo.host.cores import available_cores, socket_of
 from slomo.host.resctrl_tree import ROOT
 from slomo.host.tool import Finished, RunningTool, run_tool
 from slomo.records.pcm.csv import number
-from slomo.testbed.host.counters.base import CounterSample, added
-from slomo.testbed.host.counters.program import ProgramReader
+from slomo.testbed.host.counters.base import CounterSample, ProgramReader, added
 from slomo.vocabulary.metrics import METRICS, Rule, Scope
 from slomo.vocabulary.vector import MetricVector
 

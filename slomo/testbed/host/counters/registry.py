@@ -25,8 +25,8 @@ READERS: dict[str, str] = {
     "perf": f"{_ROOM}.perf:PerfReader",
     "resctrl": f"{_ROOM}.resctrl:ResctrlReader",
     "pqos": f"{_ROOM}.pqos:PqosReader",
-    "pcm-memory": f"{_ROOM}.pcm_tools:PcmMemoryReader",
-    "pcm-pcie": f"{_ROOM}.pcm_tools:PcmPcieReader",
+    "pcm-memory": f"{_ROOM}.pcm:PcmMemoryReader",
+    "pcm-pcie": f"{_ROOM}.pcm:PcmPcieReader",
 }
 #: Readers tried by default, in this order: only those with core-level readings.
 AUTOMATIC = ("pcm", "pcm-sensor-server", "perf+resctrl", "pqos")
