@@ -72,7 +72,8 @@ class MaxMinController:
         short = [name for name in observation.broken if self._misses(observation, name) or name in own]
         if not short:
             plan = self._plan(observation, state.division) if state.division.own else None
-            return ControlDecision(plan, MaxMinMemory(present), (), self._hopeless(observation))
+            # those that miss their targets miss no cache, so more of it cannot help them
+            return ControlDecision(plan, MaxMinMemory(present), (), tuple(observation.broken))
         if set(short) <= set(state.escalated):
             return ControlDecision(
                 self._plan(observation, state.division), state, ("waiting to be relieved",), tuple(short)
@@ -92,10 +93,6 @@ class MaxMinController:
     def _misses(self, observation: MachineReading, name: str) -> bool:
         misses = observation.tenants[name].misses_m_s
         return misses is None or misses >= LOW_MISSES_M_S
-
-    def _hopeless(self, observation: MachineReading) -> tuple[str, ...]:
-        """Return tenants that miss their target without cache misses, so that more cache cannot help."""
-        return tuple(name for name in observation.broken if not self._misses(observation, name))
 
     def _held_ways(self, observation: MachineReading, pooled: list[str]) -> float | None:
         """Return how many ways the pooled tenants occupy: all ways if unknown, None without such tenants."""

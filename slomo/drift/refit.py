@@ -174,48 +174,34 @@ def _scaled_trees(item: TreeSensitivity, factor: float, old_mpps: float, new_mpp
     return replace(item, ensemble=ensemble, solo_mpps=new_mpps, source=None)
 
 
-def _scaled_additive(item: AdditiveSensitivity, factor: float, _: float, new_mpps: float) -> AdditiveSensitivity:
-    # extra times are scaled by the factor of the losses: nearly equal for small ones, less for large ones, never above
-    # solo
-    return replace(item, base=factor * item.base, slopes=factor * item.slopes, solo_mpps=new_mpps)
-
-
-def _scaled_smooth(item: SmoothSensitivity, factor: float, _: float, new_mpps: float) -> SmoothSensitivity:
-    mean = 1.0 - factor * (1.0 - item.mean)
-    return replace(item, weights=factor * item.weights, mean=mean, solo_mpps=new_mpps)
-
-
-def _scaled_monotone(item: MonotoneSensitivity, factor: float, _: float, new_mpps: float) -> MonotoneSensitivity:
-    return replace(item, height=factor * item.height, top=1.0 - factor * (1.0 - item.top), solo_mpps=new_mpps)
-
-
-def _scaled_line(item: LinearSensitivity, factor: float, old_mpps: float, new_mpps: float) -> LinearSensitivity:
-    gain = factor * new_mpps / old_mpps
-    return replace(item, intercept_mpps=item.intercept_mpps * gain + (1.0 - factor) * new_mpps, slope=item.slope * gain)
-
-
-def _scaled_plane(item: PlaneSensitivity, factor: float, old_mpps: float, new_mpps: float) -> PlaneSensitivity:
-    gain = factor * new_mpps / old_mpps
-    return replace(item, start_mpps=item.start_mpps * gain + (1.0 - factor) * new_mpps, slopes=item.slopes * gain)
-
-
-def _scaled_curve(item: CurveSensitivity, factor: float, old_mpps: float, new_mpps: float) -> CurveSensitivity:
-    return replace(item, mpps=item.mpps * factor * new_mpps / old_mpps + (1.0 - factor) * new_mpps)
-
-
-def _scaled_constant(item: ConstantSensitivity, _: float, __: float, new_mpps: float) -> ConstantSensitivity:
-    return replace(item, solo_mpps=new_mpps)
-
-
+#: For each kind of model: the model with losses multiplied by `factor`, from the old solo throughput to the new one.
 _SCALES: Mapping[type, Callable[..., SensitivityModel]] = {
     TreeSensitivity: _scaled_trees,
-    SmoothSensitivity: _scaled_smooth,
-    AdditiveSensitivity: _scaled_additive,
-    MonotoneSensitivity: _scaled_monotone,
-    LinearSensitivity: _scaled_line,
-    PlaneSensitivity: _scaled_plane,
-    CurveSensitivity: _scaled_curve,
-    ConstantSensitivity: _scaled_constant,
+    SmoothSensitivity: lambda item, factor, _, new_mpps: replace(
+        item, weights=factor * item.weights, mean=1.0 - factor * (1.0 - item.mean), solo_mpps=new_mpps
+    ),
+    # extra times are scaled by the factor of the losses: nearly equal for small ones, less for large ones, never above
+    # solo
+    AdditiveSensitivity: lambda item, factor, _, new_mpps: replace(
+        item, base=factor * item.base, slopes=factor * item.slopes, solo_mpps=new_mpps
+    ),
+    MonotoneSensitivity: lambda item, factor, _, new_mpps: replace(
+        item, height=factor * item.height, top=1.0 - factor * (1.0 - item.top), solo_mpps=new_mpps
+    ),
+    LinearSensitivity: lambda item, factor, old_mpps, new_mpps: replace(
+        item,
+        intercept_mpps=item.intercept_mpps * (factor * new_mpps / old_mpps) + (1.0 - factor) * new_mpps,
+        slope=item.slope * (factor * new_mpps / old_mpps),
+    ),
+    PlaneSensitivity: lambda item, factor, old_mpps, new_mpps: replace(
+        item,
+        start_mpps=item.start_mpps * (factor * new_mpps / old_mpps) + (1.0 - factor) * new_mpps,
+        slopes=item.slopes * (factor * new_mpps / old_mpps),
+    ),
+    CurveSensitivity: lambda item, factor, old_mpps, new_mpps: replace(
+        item, mpps=item.mpps * factor * new_mpps / old_mpps + (1.0 - factor) * new_mpps
+    ),
+    ConstantSensitivity: lambda item, _factor, _old_mpps, new_mpps: replace(item, solo_mpps=new_mpps),
 }
 _SCALABLE = (*_SCALES, AveragedSensitivity)
 

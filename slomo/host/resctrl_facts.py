@@ -91,7 +91,10 @@ def read_facts(tree: ResctrlTree) -> ResctrlFacts:
     cache = "info/L3CODE" if cdp else "info/L3"
     full = int(tree.read(f"{cache}/cbm_mask"), 16) if tree.can_allocate else 0
     counts = [tree.number(f"info/{name}/num_closids") for name in ("L3", "L3CODE", "L3DATA", "MB", "SMBA")]
-    unit = _unit(settings)
+    # derive the bandwidth's unit from a root group's unlimited value: 100 percent, 2048 eighths, 2^32 - 1 MB/s
+    values = [int(text) for text in settings.get("MB", {}).values() if text.isdigit()]
+    highest = max(values, default=100)
+    unit = "percent" if highest <= 100 else "GB/s" if highest <= UNLIMITED_AMD else "MB/s"
     return ResctrlFacts(
         full_mask=full,
         min_bits=tree.number(f"{cache}/min_cbm_bits") or 1,
@@ -105,13 +108,6 @@ def read_facts(tree: ResctrlTree) -> ResctrlFacts:
         least=tree.number("info/MB/min_bandwidth") or 1,
         resources={name: tuple(domains) for name, domains in settings.items()},
     )
-
-
-def _unit(settings: dict[str, dict[int, str]]) -> str:
-    """Derive the bandwidth's unit from a root group's unlimited value: 100 percent, 2048 eighths, 2^32 - 1 MB/s."""
-    values = [int(text) for text in settings.get("MB", {}).values() if text.isdigit()]
-    highest = max(values, default=100)
-    return "percent" if highest <= 100 else "GB/s" if highest <= UNLIMITED_AMD else "MB/s"
 
 
 def rdt_capabilities(tree: ResctrlTree) -> dict[str, bool]:

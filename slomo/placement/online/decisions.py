@@ -149,7 +149,10 @@ class DecisionWriter:
         if self.capacity_needed(request, host) is None:
             limit = request.slo.p95_us or request.slo.p99_us
             what = "profile over load, for latency" if bare else "latency"
-            best = self._best_latency(request, host)
+            profiles = self._estimates.profiles_of(host.machine, request) or []
+            column = 1 if request.slo.p95_us else 2
+            known = profiles and all(profile.latency for profile in profiles)
+            best = sum(profile.latency[0][column] for profile in profiles) if known else None
             return Refusal(request.id, request.label, host.machine, what, None if bare else limit, best)
         stages = dict.fromkeys(keys)
         for key in stages if self._policy.predicts and len(keys) > 1 else ():
@@ -180,12 +183,6 @@ class DecisionWriter:
         """Return :meth:`capacity_needed`, rounded up to the next step of the SLO grid [Mpps]."""
         needed = self.capacity_needed(request, host)
         return None if needed is None else self._estimates.rounded(request, host.machine, needed)
-
-    def _best_latency(self, request: Request, host: Host) -> float | None:
-        profiles = self._estimates.profiles_of(host.machine, request) or []
-        column = 1 if request.slo.p95_us else 2
-        known = profiles and all(profile.latency for profile in profiles)
-        return sum(profile.latency[0][column] for profile in profiles) if known else None
 
     def _assignment(self, place: Socket, core: int, masks: dict[int, int]) -> Assignment:
         owner, number, stage = place.cores[core]

@@ -122,7 +122,10 @@ async def whatif_page(service: Service, call: Call) -> Answer:
             raise Problem(422, f"Nothing can be judged on '{name[:200]}': its machine type is not known.")
         if not service.kubernetes.is_on:
             server = owned(service.cluster_store.placer, server)
-        need = PodNeed(add, _percent(promise) or None)
+        percent = digits(promise or "0", 100)
+        if percent is None:
+            raise Problem(422, "A promise is a whole number from 0 to 100 %.")
+        need = PodNeed(add, (percent / 100.0) or None)
         try:
             effect: Any = service.one_more(need, server, servers)
         except SlomoError as error:
@@ -130,14 +133,6 @@ async def whatif_page(service: Service, call: Call) -> Answer:
         return whatif_content(names, functions, (name, add, promise), effect)
 
     return await _shown(service, call, "What if", "/whatif", content)
-
-
-def _percent(text: str) -> float:
-    """Convert a percentage to a share from 0 to 1; Problem 422 if the text is no percentage."""
-    percent = digits(text or "0", 100)
-    if percent is None:
-        raise Problem(422, "A promise is a whole number from 0 to 100 %.")
-    return percent / 100.0
 
 
 async def jobs_page(service: Service, call: Call) -> Answer:

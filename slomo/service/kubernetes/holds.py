@@ -154,7 +154,8 @@ class SharedHolds:
     def _keep(self, node: str, lease: Lease) -> dict[str, _HeldPlace]:
         """Remember the content of a Lease object; return the places that are new."""
         known, version = self._known.get(node), lease.metadata.resource_version
-        if known is not None and not _is_newer(version, known.version):
+        # versions of one object compare as integers, which the API server guarantees since 1.35
+        if known is not None and not (len(version), version) > (len(known.version), known.version):
             return {}
         try:
             places = _decode((lease.metadata.annotations or {}).get(HELD, "{}"))
@@ -182,8 +183,3 @@ class SharedHolds:
         self._known = {node: held for node, held in self._known.items() if node in names}
         for lease in leases:  # their time of writing is known only by the replicas' clocks
             self._seen(lease, time.time())
-
-
-def _is_newer(version: str, than: str) -> bool:
-    """Compare versions of one object as integers, which the API server guarantees since 1.35."""
-    return (len(version), version) > (len(than), than)

@@ -233,7 +233,10 @@ class KubernetesRoom:
                     continue
             elif not passed:
                 self._make_room(pod, need, names)
-                self._await_held(need, uid, names)
+                # does the pod not fit only because of reserved places?
+                is_making_room = self.preemptor is not None and self.preemptor.is_waiting(uid)
+                if not is_making_room and self.judge.fits_without_held(need, uid, names, self.view):
+                    raise PlacesHeld("places are held for pods that are being bound, ask again")
             elif len(passed) == 1:  # the scheduler then never calls prioritise
                 self.view.hold(uid, need, passed[0])
             self._metrics.decisions.add(("accepted" if passed else "refused",))
@@ -330,12 +333,6 @@ class KubernetesRoom:
             task = asyncio.create_task(preemptor.make(pod, room, hold))
             self._tasks.append(task)
             task.add_done_callback(self._tasks.remove)
-
-    def _await_held(self, need: PodNeed, uid: str, names: list[str]) -> None:
-        """Raise PlacesHeld if a pod does not fit only because of reserved places."""
-        is_making_room = self.preemptor is not None and self.preemptor.is_waiting(uid)
-        if not is_making_room and self.judge.fits_without_held(need, uid, names, self.view):
-            raise PlacesHeld("places are held for pods that are being bound, ask again")
 
     def preempt(self, pod: Pod, victims: dict[str, list[str]]) -> dict[str, list[str]]:
         """Return the node on which pods should be evicted for this pod, and those pods."""

@@ -46,7 +46,10 @@ def build_traceable() -> Path:
 def _built(build: str, compile_into: Callable[[Path, Path], None]) -> Path:
     """Return a program in the cache; compile it if it is missing, and write it in one step, as others may too."""
     sources = native_sources()
-    path = cache_directory() / f"slomo-nf-{build}-{_fingerprint(sources)}"
+    digest = hashlib.sha256(os.uname().machine.encode())
+    for file in sorted([*sources.glob("src/*"), *sources.glob("*.sh"), *sources.glob("meson*")]):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    path = cache_directory() / f"slomo-nf-{build}-{digest.hexdigest()[:16]}"
     if not path.exists():
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder, path.name)
@@ -82,10 +85,3 @@ def _run(words: list[str], what: str, hint: str, environment: Mapping[str, str] 
         raise TestbedError(f"{what} cannot be compiled: {problem.message}", hint=hint) from None
     if done.code != 0:
         raise TestbedError(f"{what} cannot be compiled (exit code {done.code}): {done.last_words(3)}", hint=hint)
-
-
-def _fingerprint(sources: Path) -> str:
-    digest = hashlib.sha256(os.uname().machine.encode())
-    for file in sorted([*sources.glob("src/*"), *sources.glob("*.sh"), *sources.glob("meson*")]):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]

@@ -202,7 +202,13 @@ def alternate(
     finally:
         paused([target, *competitors], False)
     if settings.most_pairs > 1 and pairs.ratio.standard_error > settings.limit:
-        raise _unstable(label, pairs, settings)
+        values = ", ".join(f"{ratio:.3f}" for ratio in pairs.ratios)
+        raise UnstableMeasurementError(
+            f"throughput of {label} relative to running alone is known to {pairs.ratio.standard_error:.0%} only "
+            f"after {pairs.ratio.count} pairs of windows "
+            f"(limit {settings.limit:.0%}): {values}",
+            hint="quieten the machine (see `slomo doctor`), or allow more pairs or longer windows",
+        )
     return pairs
 
 
@@ -231,14 +237,4 @@ def one_more(
         rejected=taker.rejected,
         duration_s=pairs.duration_s + taker.window_s,
         latest=together,
-    )
-
-
-def _unstable(label: str, pairs: Paired, settings: HostSettings) -> UnstableMeasurementError:
-    values = ", ".join(f"{ratio:.3f}" for ratio in pairs.ratios)
-    return UnstableMeasurementError(
-        f"throughput of {label} relative to running alone is known to {pairs.ratio.standard_error:.0%} only "
-        f"after {pairs.ratio.count} pairs of windows "
-        f"(limit {settings.limit:.0%}): {values}",
-        hint="quieten the machine (see `slomo doctor`), or allow more pairs or longer windows",
     )
