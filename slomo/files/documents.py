@@ -220,7 +220,7 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
             for key in data:
                 if key == "schema_version" and key not in kinds:
                     module = sys.modules[info.cls.__module__]
-                    check_version(data[key], getattr(module, "SCHEMA_VERSION", None), info.cls)
+                    check_version(info.cls.__name__, data[key], getattr(module, "SCHEMA_VERSION", None))
                 elif key not in kinds:
                     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in position)
                     raise msgspec.ValidationError(f"Object contains unknown field `{key}` - at `${place}`")
@@ -232,13 +232,12 @@ def _parts(data: Any, info: Any, position: Position) -> Iterable[tuple[str | int
     return []
 
 
-def check_version(version: object, readable: object, kind: type) -> None:
+def check_version(
+    what: object, version: object, readable: object, hint: str = "write it again with this version of slomo"
+) -> None:
     """Raise an error for a document of another schema version."""
     if version != readable:
-        raise ConfigurationError(
-            f"{kind.__name__} of schema version {version}, this slomo reads version {readable}",
-            hint="write it again with this version of slomo",
-        )
+        raise ConfigurationError(f"{what}: schema version {version}, needed {readable}", hint=hint)
 
 
 @lru_cache(maxsize=256)

@@ -67,7 +67,7 @@ class Stored:
         if not isinstance(data, Mapping):
             raise ConfigurationError(f"{cls.__name__}: got {type(data).__name__}, needed a mapping of fields")
         if "schema_version" in cls._head:
-            check_version(data.get("schema_version"), cls._head["schema_version"], cls)
+            check_version(cls.__name__, data.get("schema_version"), cls._head["schema_version"])
         read = convert(data, shape, cls.__name__)
         values = {name: getattr(read, name) for name in shape.__struct_fields__}
         return cls(**{n: readers[n](v) if n in readers else v for n, v in values.items() if v is not msgspec.UNSET})

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from slomo.errors import ConfigurationError, SlomoError, StoreError
-from slomo.files.documents import convert
+from slomo.files.documents import check_version, convert
 from slomo.files.durable import DRAFT, turn_taking, write_durably
 from slomo.files.json_text import parse_json
 from slomo.files.opening import read_text
@@ -28,6 +28,7 @@ from slomo.models.responses.sensitivity import AVERAGED, averaged_from_dict, is_
 from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.workload import canonical_json
 
+_AGAIN = "train the models again with this version of slomo"
 #: Largest size of a model file.
 MAX_BYTES = 64 * 2**20
 INDEX, MANIFEST, MODEL = "library.json", "manifest.json", "model.json"
@@ -206,7 +207,7 @@ def _index(directory: Path) -> dict[str, Any]:
 
 def _listed(directory: Path, data: Mapping[str, Any]) -> list[Entry]:
     path = directory / INDEX
-    _check_version(data, path)
+    check_version(path, data.get("schema_version"), SCHEMA_VERSION, _AGAIN)
     entries = []
     for row in data["models"]:
         if "digest" in row and row["digest"] != _digest(row):
@@ -227,7 +228,7 @@ def read_model(entry: Entry) -> NFModel:
     path = entry.folder / MANIFEST
     written = read_text(path, MAX_BYTES, HINT)
     manifest = _parsed(written, path)
-    _check_version(manifest, path)
+    check_version(path, manifest.get("schema_version"), SCHEMA_VERSION, _AGAIN)
     try:
         files = {
             plain_name(name, path): digest
@@ -264,14 +265,6 @@ def _parsed(content: str, path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path} holds a {type(data).__name__}, needed an object", hint=HINT)
     return data
-
-
-def _check_version(data: Mapping[str, Any], path: Path) -> None:
-    if data.get("schema_version") != SCHEMA_VERSION:
-        raise ConfigurationError(
-            f"{path} has schema version {data.get('schema_version')!r}, needed {SCHEMA_VERSION}",
-            hint="train the models again with this version of slomo",
-        )
 
 
 def plain_name(name: str, where: Path) -> str:

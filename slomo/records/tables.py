@@ -19,6 +19,7 @@ import pandas as pd
 
 import slomo.records.schema as schema
 from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.files.documents import check_version
 from slomo.files.durable import write_durably
 from slomo.files.json_text import parse_json
 from slomo.files.opening import open_regular, read_bytes
@@ -241,11 +242,7 @@ def _plain_frame(table: Any) -> pd.DataFrame:
 def check_head(source: object, head: Any) -> dict[str, Any]:
     """Return the environment from a dataset's header after checking its schema version."""
     version = head.get("schema_version") if isinstance(head, dict) else None
-    if version != schema.SCHEMA_VERSION:
-        raise ConfigurationError(
-            f"{source}: schema version {version}, needed {schema.SCHEMA_VERSION}",
-            hint="it was written by another release of slomo; use that one",
-        )
+    check_version(source, version, schema.SCHEMA_VERSION, "it was written by another release of slomo; use that one")
     environment = head.get("environment", {})
     if not isinstance(environment, dict):
         raise ConfigurationError(f"{source}: the environment must be a mapping, got {type(environment).__name__}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from slomo.errors import ConfigurationError
-from slomo.files.documents import convert
+from slomo.files.documents import check_version, convert
 from slomo.files.ranges import Count, Index, Name, PositiveCount, Rate
 from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.latency import each_mpps, promises_latency
@@ -140,11 +140,8 @@ def restored(document: Mapping[str, Any], core: "Admission", *, keep_at_risk: bo
             f"a snapshot of a placement is a mapping, got {type(document).__name__}",
             hint="take one with Placer.snapshot",
         )
-    if document.get("schema_version") != SCHEMA_VERSION:
-        raise ConfigurationError(
-            f"snapshot of schema version {document.get('schema_version')}, this slomo reads version {SCHEMA_VERSION}",
-            hint="place the requests again with this version of slomo",
-        )
+    again = "place the requests again with this version of slomo"
+    check_version("snapshot", document.get("schema_version"), SCHEMA_VERSION, again)
     convert(document, SnapshotBody, "the snapshot", hint="take one with Placer.snapshot")
     try:
         _check_origin(document, core)

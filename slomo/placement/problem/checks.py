@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError
+from slomo.errors import InvalidValueError, UnknownNameError
 
 SCHEMA_VERSION = 1
 #: More servers or requests alike than this are a slip.
@@ -37,12 +36,3 @@ def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
         if not (math.isfinite(amount) and amount >= 0.0):
             raise InvalidValueError(f"{whose}: {name} is {amount!r}, needed a number from 0")
     return tuple(sorted(amounts.items()))
-
-
-def check_version(what: str, data: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError with both versions if a document has another schema version."""
-    if data.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
-        raise ConfigurationError(
-            f"{what} of schema version {data['schema_version']}, this slomo reads version {SCHEMA_VERSION}",
-            hint="write it again with this version of slomo",
-        )

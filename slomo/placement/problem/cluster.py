@@ -10,14 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError
-from slomo.files.documents import convert
+from slomo.files.documents import check_version, convert
 from slomo.files.stored import Stored
 from slomo.placement.problem.checks import (
     MOST_COPIES,
     SCHEMA_VERSION,
     Amounts,
     check_unique,
-    check_version,
     checked_amounts,
 )
 from slomo.placement.problem.entries import ClusterFile
@@ -308,7 +307,7 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         Raises ConfigurationError, with the field's name, for anything else.
         """
         try:
-            check_version("cluster", data)
+            check_version("cluster", data.get("schema_version", SCHEMA_VERSION), SCHEMA_VERSION)
             return cls(tuple([server for entry in data["servers"] for server in _alike(entry)]))
         except (KeyError, TypeError, AttributeError):
             convert(data, ClusterFile, "cluster")  # says which field is wrong

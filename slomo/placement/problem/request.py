@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slomo.errors import InvalidValueError, UnknownNameError
-from slomo.files.documents import convert
-from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, check_version, checked_amounts
+from slomo.files.documents import check_version, convert
+from slomo.placement.problem.checks import SCHEMA_VERSION, Amounts, check_unique, checked_amounts
 from slomo.placement.problem.entries import PlacementEntry
 from slomo.placement.problem.whereabouts import (
     HOST,
@@ -361,7 +361,7 @@ def requests_from_dict(data: Mapping[str, Any]) -> tuple[Request, ...]:
 
     Raises InvalidValueError for two requests of one id, and for rates over time, which only chains have.
     """
-    check_version("requests", data)
+    check_version("requests", data.get("schema_version", SCHEMA_VERSION), SCHEMA_VERSION)
     made: list[Request] = []
     for entry in data["requests"]:
         if "gbps" in entry:

@@ -66,7 +66,7 @@ def pressure_plan(
     machine : str or Machine
         Machine to run on, with cores for the target and the design's competitors.
     design : str or Design
-        ``"sources"`` (`sources.sources`), ``"farthest"`` (`sources.farthest`), ``"link"`` (`link.link_plan`), or as in
+        ``"sources"`` (`sources.sources`), ``"farthest"`` (`sources.farthest`), ``"link"`` (`link_plan`), or as in
         `designs.make_design`.
     runs : int, optional
         Points of the design per target.

@@ -5,11 +5,10 @@ SIGCOMM'20, section 4.1: the offline profiling runs of one network function).
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from slomo.errors import IncompatibleMeasurementsError, InvalidValueError
+from slomo.errors import InvalidValueError
 from slomo.files.stored import Stored
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import fingerprint_of
@@ -113,15 +112,6 @@ class ExperimentPlan(Stored, version=SCHEMA_VERSION):
         return tuple(
             self.run(colocation, replicate) for colocation in self.colocations for replicate in range(self.replicates)
         )
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ExperimentPlan":
-        """Rebuild a plan from :meth:`to_dict`'s mapping."""
-        if data.get("schema_version") != SCHEMA_VERSION:
-            raise IncompatibleMeasurementsError(
-                f"plan '{data.get('name')}' has schema version {data.get('schema_version')}, needed {SCHEMA_VERSION}"
-            )
-        return super().from_dict(data)
 
 
 def run_seed(seed: int, colocation_key: str, replicate: int) -> int:
