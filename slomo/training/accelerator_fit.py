@@ -7,7 +7,6 @@ core waits.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +14,10 @@ from scipy.optimize import minimize
 
 from slomo.compose.uncertain import PATTERNS, Pattern
 from slomo.models.base import Floats
+from slomo.models.nf_model import NFModel
 from slomo.models.responses.accelerator import AcceleratorUse, core_ns_of, shared_mpps
+from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import competitors_from_cell
-
-if TYPE_CHECKING:
-    from slomo.models.nf_model import NFModel
-    from slomo.records.dataset import ProfileDataset
 
 #: Plan whose rows are runs beside a competitor `synthetic-<accelerator>`.
 PLAN, PREFIX = "accelerator", "synthetic-"
@@ -35,7 +32,7 @@ _EQUAL, _SMALL = 1e-4, 1e-3
 _REQUESTS = (0.5, 1.0, 2.0, 4.0)
 
 
-def with_uses(dataset: "ProfileDataset", models: "Sequence[NFModel]") -> "list[NFModel]":
+def with_uses(dataset: ProfileDataset, models: Sequence[NFModel]) -> list[NFModel]:
     """Return the models, each with its NF's use of an accelerator if that was measured.
 
     Rows of plan ``accelerator`` and solo throughput are read. Where several accelerators slow an NF down, the one that

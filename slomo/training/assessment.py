@@ -6,19 +6,16 @@ Every competitor configuration is predicted by a model of the final family that 
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from slomo.errors import MissingMetricError
 from slomo.files.stored import Stored
 from slomo.models.intervals import calibrate
+from slomo.records.dataset import ProfileDataset
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.registry import make_family
 from slomo.training.features import subjects
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Assessment(Stored):
 
 
 def assess(
-    dataset: "ProfileDataset",
+    dataset: ProfileDataset,
     target: str,
     *,
     coverage: float = 0.9,

@@ -9,7 +9,7 @@ learned per NF and kind of neighbourhood; the remaining scores are pooled over t
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,10 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import PART_LOAD, beside
 from slomo.models.nf_model import NFModel
+from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.records.schema import PACKED, isolated
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
 
 #: Least number of pooled scores; with fewer, cross-validation gives better widths.
 ENOUGH_IN_ALL = 30
@@ -37,7 +35,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def mix_rows(dataset: "ProfileDataset", models: Sequence[NFModel], machine: str) -> MixRows:
+def mix_rows(dataset: ProfileDataset, models: Sequence[NFModel], machine: str) -> MixRows:
     """Return the measured mixes on `machine` whose NFs all have models."""
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & (frame["machine"] == machine) & ~isolated(frame)

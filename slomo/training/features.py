@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from slomo.compose.ports import port_shares_mpps
 from slomo.errors import MissingMetricError, UnknownNameError
 from slomo.models.base import TRAFFIC_PREFIX, Floats
+from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import competitors_from_cell, workload_from_columns
 from slomo.records.schema import SCENARIO, isolated, placed
 from slomo.training.noise import row_variance
@@ -25,7 +26,6 @@ from slomo.vocabulary.workload import Workload
 if TYPE_CHECKING:
     import pandas as pd
 
-    from slomo.records.dataset import ProfileDataset
 
 #: Least share of rows with competitors that must report a metric for it to count as measured.
 REPORTED = 0.95
@@ -107,7 +107,7 @@ class Subject:
 
 
 def subjects(
-    dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, as_measured: bool = False
+    dataset: ProfileDataset, targets: Sequence[str] | None = None, *, as_measured: bool = False
 ) -> Iterator[Subject]:
     """Yield the training rows of each NF on each machine.
 
@@ -239,7 +239,7 @@ def _wanted(frame: "pd.DataFrame", targets: Sequence[str] | None) -> set[str] | 
 
 
 def _subject(
-    dataset: "ProfileDataset",
+    dataset: ProfileDataset,
     rows: "pd.DataFrame",
     machine: str,
     target: str,
@@ -285,7 +285,7 @@ def _subject(
 
 
 def _solo(
-    dataset: "ProfileDataset", rows: "pd.DataFrame", machine: str, target: str, *, imported: bool
+    dataset: ProfileDataset, rows: "pd.DataFrame", machine: str, target: str, *, imported: bool
 ) -> tuple[float, str]:
     """Return solo throughput and its source; in an imported table without solo runs, the highest throughput counts."""
     if imported and rows["target"].nunique() > 1:
@@ -328,7 +328,7 @@ def _left_out(rows: "pd.DataFrame", read: Sequence[str]) -> dict[str, str]:
     return reasons
 
 
-def _traffic(rows: "pd.DataFrame") -> dict[str, "pd.Series[Any]"]:
+def _traffic(rows: "pd.DataFrame") -> "dict[str, pd.Series[Any]]":
     """Return the traffic attributes that vary, by feature name."""
     traffic_columns = {TRAFFIC_PREFIX + name: rows[name] for name in _TRAFFIC_COLUMNS}
     # a feature of the same name has the row's value; the schema's column then only names the workload

@@ -11,12 +11,12 @@ import numpy as np
 
 from slomo.models.base import Floats
 from slomo.models.nf_model import NFModel
+from slomo.records.dataset import ProfileDataset
 from slomo.records.schema import PROBES, isolated, placed
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from slomo.records.dataset import ProfileDataset
 
 #: Least number of functions with hints.
 FEWEST_HINTS = 3
@@ -27,7 +27,7 @@ COUNTERS = ("L2MISS", "L3MISS", "L3OCC")
 Hints = dict[str, Floats]
 
 
-def hints_of(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> Hints:
+def hints_of(dataset: ProfileDataset, machine: str, models: Sequence[NFModel]) -> Hints:
     """Return the hints of a machine's functions."""
     hints = {"": np.zeros((len(models), 2, 1))}
     for source, values in (
@@ -42,14 +42,14 @@ def hints_of(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel])
     return hints
 
 
-def _probed(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> Floats:
+def _probed(dataset: ProfileDataset, machine: str, models: Sequence[NFModel]) -> Floats:
     """Return what probes tell of each function, shape (functions, 2, 1); NaN without probes."""
     probes = dataset.environment.get(PROBES, {}).get(machine, {})
     of_functions = [probes.get(model.workload.nf, {}) for model in models]
     return np.array([[[each.get(name, np.nan)] for name in ("suffers", "presses")] for each in of_functions])
 
 
-def _counted(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> Floats:
+def _counted(dataset: ProfileDataset, machine: str, models: Sequence[NFModel]) -> Floats:
     """Return logarithms of each function's counters in solo runs, shape (functions, 2, 1 or 2); NaN without these.
 
     For its sensitivity: hits per second and occupancy of the last-level cache; for its pressure: references per second

@@ -23,6 +23,7 @@ from slomo.models.responses.latency import (
     error_scale,
     load_basis,
 )
+from slomo.records.dataset import ProfileDataset
 from slomo.records.schema import isolated
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.features import reduced_rows, saturated_key
@@ -30,7 +31,6 @@ from slomo.training.features import reduced_rows, saturated_key
 if TYPE_CHECKING:
     import pandas as pd
 
-    from slomo.records.dataset import ProfileDataset
 
 #: Least numbers of runs and of loads for a curve.
 FEWEST_RUNS, FEWEST_LOADS = 8, 3
@@ -57,7 +57,7 @@ class LatencyRows:
     setting: NDArray[np.int64]
 
 
-def with_latency(dataset: "ProfileDataset", models: Sequence[NFModel], seed: int = 0) -> list[NFModel]:
+def with_latency(dataset: ProfileDataset, models: Sequence[NFModel], seed: int = 0) -> list[NFModel]:
     """Return the models, each with a latency model if the dataset has runs at several loads.
 
     Rows of plans ``solo`` and ``pressure`` are used; the models must be trained on the same dataset.

@@ -8,7 +8,6 @@ metric out shows how much it rises without that metric.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,11 @@ from slomo.errors import IncompatibleMeasurementsError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import pressure_basis
 from slomo.models.functions.regression import ridge
+from slomo.records.dataset import ProfileDataset
 from slomo.records.schema import placed
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.features import Subject, subjects, typical_values
 from slomo.vocabulary.metrics import METRICS
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
 
 #: Strength of the ridge; with all candidates the basis has some 150 columns.
 _STRENGTH = 1e-3
@@ -52,7 +49,7 @@ class RankedMetric:
 
 
 def rank_metrics(
-    dataset: "ProfileDataset", targets: Sequence[str] | None = None, *, seed: int = 0
+    dataset: ProfileDataset, targets: Sequence[str] | None = None, *, seed: int = 0
 ) -> tuple[RankedMetric, ...]:
     """Rank the metrics measured for all network functions of a dataset, in the order in which they are selected.
 
@@ -97,7 +94,7 @@ def rank_metrics(
     return tuple(RankedMetric(name, alone[name], *steps[name], without[name]) for name in taken)
 
 
-def unranked_metrics(dataset: "ProfileDataset", ranked: Sequence[RankedMetric]) -> dict[str, str]:
+def unranked_metrics(dataset: ProfileDataset, ranked: Sequence[RankedMetric]) -> dict[str, str]:
     """Return why some measured metrics of the competition have no rank."""
     rows = dataset.frame[dataset.frame["plan"].isin(["pressure", "imported"])]
     placed, why = {item.name for item in ranked}, {}

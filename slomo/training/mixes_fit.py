@@ -22,6 +22,7 @@ from slomo.equilibrium.server import solve_joint
 from slomo.models.base import Floats
 from slomo.models.measured_mix import MeasuredMix
 from slomo.models.nf_model import NFModel
+from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import competitors_from_cell
 from slomo.records.schema import isolated
 from slomo.training.calibration import ENOUGH_IN_ALL
@@ -32,15 +33,11 @@ from slomo.training.holding_fit import fit_holdings
 if TYPE_CHECKING:
     import pandas as pd
 
-    from slomo.records.dataset import ProfileDataset
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
-
 _FOLDS = 4
 
 
 def learned_from_mixes(
-    dataset: "ProfileDataset",
+    dataset: ProfileDataset,
     subjects: Mapping[str, Subject],
     models: Sequence[NFModel],
     rows: MixRows,
@@ -95,7 +92,7 @@ def learned_from_mixes(
     return fitted(np.ones(len(frame), dtype=bool)), predicted
 
 
-def _learnable(dataset: "ProfileDataset", models: Sequence[NFModel]) -> "pd.DataFrame":
+def _learnable(dataset: ProfileDataset, models: Sequence[NFModel]) -> "pd.DataFrame":
     """Return the mixes at full load with all counters, with columns ``mix`` (tenants) and ``limited`` (full ports)."""
     frame, keys = dataset.frame, {model.workload.key for model in models}
     responses = [model.response for model in models if model.response is not None]
@@ -153,7 +150,7 @@ _LEAST = 1e-6
 _COLUMNS = ("machine", "target", "competitors", "throughput_mpps", "throughput_cv", "replicates")
 
 
-def with_measured(dataset: "ProfileDataset", models: Sequence[NFModel]) -> list[NFModel]:
+def with_measured(dataset: ProfileDataset, models: Sequence[NFModel]) -> list[NFModel]:
     """Return the models with those mixes at full load that were run at least twice."""
     frame = dataset.frame
     chosen = (frame["plan"] == "mix") & frame["offered_mpps"].isna() & ~isolated(frame)

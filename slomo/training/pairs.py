@@ -15,7 +15,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.latent import MOST_IDENTITY, PAIRS, REPEATS, LatentSensitivity
+from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import competitors_from_cell
 from slomo.training.calibration import mix_rows
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
@@ -38,9 +39,6 @@ from slomo.training.cross_validation import folds, held_out
 from slomo.training.hints import Hints, hints_of
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
 
 #: Candidate ranks and ridge strengths, from which held-out runs choose; strengths are numbers of an average function's
 #: rows.
@@ -93,7 +91,7 @@ class _Choice(NamedTuple):
     with_predicted: bool
 
 
-def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel], *, everything: bool = True) -> list[NFModel]:
+def with_pairs(dataset: ProfileDataset, fitted: Sequence[NFModel], *, everything: bool = True) -> list[NFModel]:
     """Return models of measured groups, for functions that were not profiled under pressure.
 
     Rows of plan ``mix`` are fitted on machines that have such functions; profiled functions keep their models, and get
@@ -124,7 +122,7 @@ def with_pairs(dataset: "ProfileDataset", fitted: Sequence[NFModel], *, everythi
     return result
 
 
-def _of_others(dataset: "ProfileDataset", machine: str, models: Sequence[NFModel]) -> list[NFModel]:
+def _of_others(dataset: ProfileDataset, machine: str, models: Sequence[NFModel]) -> list[NFModel]:
     """Return models for functions that have none.
 
     Their solo throughput is measured, stated, or the highest one that they reached beside others.

@@ -9,7 +9,7 @@ two machines).
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import BUSIEST, arrival_scores
 from slomo.models.responses.moved import most_moved
 from slomo.models.responses.server_response import NEIGHBOURS, NOT_LEARNED, ServerResponse
+from slomo.records.dataset import ProfileDataset
 from slomo.training.calibration import ENOUGH_IN_ALL, calibrated_on, contradiction, distinct, mix_rows
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.gaussian_process import SmoothFamily
@@ -40,9 +41,6 @@ from slomo.training.features import LINE_B, Subject, typical_values
 from slomo.training.response_fit import PRESSURES, solo_vector
 from slomo.training.waiting import FULL_CHANNEL, with_waiting
 from slomo.vocabulary.wire import wire_gbps
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
 
 #: Ridge strength for all functions but occupancy; with a weaker ridge, single rows fit better, but some servers do not
 #: converge.
@@ -351,7 +349,7 @@ def contradictions(models: Sequence[NFModel], rows: MixRows) -> list[dict[str, s
     return reasons
 
 
-def recalibrated(library: ModelLibrary, dataset: "ProfileDataset") -> ModelLibrary:
+def recalibrated(library: ModelLibrary, dataset: ProfileDataset) -> ModelLibrary:
     """Return a library in which the mixes of `dataset` alone determine the intervals for whole servers.
 
     For shipped or older models, given mixes like those to be predicted, some at reduced load.

@@ -3,17 +3,13 @@
 Yala (ASPLOS'25): the time a regex accelerator takes for a packet is linear in its match-to-byte ratio.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.responses.service_time import DENSITY, ServiceTime
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
+from slomo.records.dataset import ProfileDataset
 
 
 def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "regex") -> ServiceTime:
@@ -44,7 +40,7 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
     return ServiceTime(accelerator, float(base), float(slope), *reach, error=error)
 
 
-def service_time_of(dataset: "ProfileDataset") -> ServiceTime:
+def service_time_of(dataset: ProfileDataset) -> ServiceTime:
     """Fit the line to an imported table whose network function is the accelerator itself.
 
     `dataset`: rows of one accelerator, with throughput and the match density. Raises MissingMetricError if the table

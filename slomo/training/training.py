@@ -7,7 +7,7 @@ only. Responses to running neighbours also learn from calibration mixes.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from slomo.models.library import ModelLibrary
 from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import SCHEMA_VERSION, NFModel
 from slomo.models.responses.sensitivity import AVERAGED, AveragedSensitivity
+from slomo.records.dataset import ProfileDataset
 from slomo.records.provenance import versions
 from slomo.training.accelerator_fit import with_uses
 from slomo.training.averaging import averaged
@@ -44,9 +45,6 @@ from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.metrics import METRICS
 
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
-
 #: Least number of rows for families with features.
 FEWEST_ROWS = 8
 #: Number of rows of a table from which the shape of its errors is learned.
@@ -58,7 +56,7 @@ _PACKAGES = ("slomo", "numpy", "scikit-learn", "xgboost")
 
 
 def train(
-    dataset: "ProfileDataset",
+    dataset: ProfileDataset,
     *,
     models: Sequence[str | ModelFamily] | None = None,
     targets: Sequence[str] | None = None,
@@ -244,7 +242,7 @@ def _covered(subject: Subject) -> Applicability:
 
 
 def _with_mixes(
-    dataset: "ProfileDataset", listed: Sequence[Subject], fitted: Sequence[NFModel], facts: Mapping[str, Any]
+    dataset: ProfileDataset, listed: Sequence[Subject], fitted: Sequence[NFModel], facts: Mapping[str, Any]
 ) -> list[NFModel]:
     """Train server responses on mixes, too; if there are enough mixes, set interval widths by their errors."""
     finished = []

@@ -7,7 +7,6 @@ lower bounds of predictions.
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,8 @@ from slomo.errors import (
 )
 from slomo.files.stored import stored
 from slomo.models.evidence import FEWEST_OF_PROFILE, too_few_of_profile
+from slomo.models.library import ModelLibrary
+from slomo.models.nf_model import NFModel
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.partition import PartitionResponse
 from slomo.models.sharing import accelerator_shared, ports_full
@@ -36,10 +37,6 @@ from slomo.vocabulary.identity import require_same
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload, canonical_json
-
-if TYPE_CHECKING:
-    from slomo.models.library import ModelLibrary
-    from slomo.models.nf_model import NFModel
 
 #: Predicted throughput, and the ends of its interval [Mpps].
 Rate = tuple[float, float, float]
@@ -57,7 +54,7 @@ class ThroughputEstimates:
 
     def __init__(
         self,
-        library: "ModelLibrary",
+        library: ModelLibrary,
         model: str = DEFAULT_MODEL,
         confidence: float = 0.95,
         profiles: Sequence[PartitionProfile] = (),
@@ -376,7 +373,7 @@ class ThroughputEstimates:
         wrong, known = (key, names) if nf in short else (nf, short)
         return UnknownNameError("network function", wrong, known, hint=hint, where=f"of request '{owner}'")
 
-    def _find(self, machine: str, workload: str) -> "NFModel | None":
+    def _find(self, machine: str, workload: str) -> NFModel | None:
         key = (machine, without_load(workload))
         if key not in self._found:
             try:

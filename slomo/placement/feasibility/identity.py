@@ -2,15 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from slomo.models.nf_model import NFModel
 from slomo.vocabulary.workload import fingerprint_of
 
-if TYPE_CHECKING:
-    from slomo.models.nf_model import NFModel
 
-
-def model_fingerprint(model: "NFModel", family: str) -> str:
+def model_fingerprint(model: NFModel, family: str) -> str:
     """Return a model's fingerprint: solo throughput, response, sensitivity model, widths (16 hexadecimal digits)."""
     parts: list[Any] = [model.machine, model.workload.key, model.solo_mpps, model.solo_vector.to_dict()]
     parts.append(None if model.response is None else model.response.to_dict())

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +9,13 @@ from numpy.typing import NDArray
 from slomo.equilibrium.judgement import NAME
 from slomo.models.evidence import groundless, too_few_of_profile
 from slomo.models.intervals import ConformalCalibration
+from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import PAIRS, LatentSensitivity
 from slomo.placement.feasibility.measured import MeasuredRates
 from slomo.prediction.tenants import TenantModel
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload_text import parse_workload
-
-if TYPE_CHECKING:
-    from slomo.models.nf_model import NFModel
 
 Numbers = NDArray[np.int64]
 _NO_ERRORS = ConformalCalibration(np.zeros(0), "none")
@@ -27,7 +24,7 @@ _NO_ERRORS = ConformalCalibration(np.zeros(0), "none")
 class Kinds:
     """Numbers of workloads, each of which is a model with an offered load."""
 
-    def __init__(self, models: "Sequence[NFModel]") -> None:
+    def __init__(self, models: Sequence[NFModel]) -> None:
         self.models = list(models)
         self.measured = MeasuredRates(models)
         self.solo_mpps = np.array([model.solo_mpps for model in models])

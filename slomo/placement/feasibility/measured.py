@@ -12,16 +12,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.models.nf_model import NFModel
 from slomo.placement.feasibility.bounds import level_of
 from slomo.vocabulary.vector import Floats
-
-if TYPE_CHECKING:
-    from slomo.models.nf_model import NFModel
 
 #: Numbers of tenants in ascending order.
 _Mix = tuple[int, ...]
@@ -45,7 +42,7 @@ class _Known:
 class MeasuredRates:
     """Measured throughputs of mixes on one machine, found by numbers of models."""
 
-    def __init__(self, models: "Sequence[NFModel]") -> None:
+    def __init__(self, models: Sequence[NFModel]) -> None:
         numbers = {model.workload.key: number for number, model in enumerate(models)}
         self._known: dict[_Mix, dict[int, _Known]] = {}
         for number, model in enumerate(models):

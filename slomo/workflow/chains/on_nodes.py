@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from slomo.errors import UnknownNameError
 from slomo.models.library import ModelLibrary
@@ -20,14 +20,12 @@ from slomo.placement.chains.policies import Judges, chain_policy
 from slomo.placement.chains.predicted import node_rates
 from slomo.placement.feasibility.estimates import ThroughputEstimates
 from slomo.placement.problem.chain import RatedChain
+from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.vocabulary.colocation import Isolation
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.way_masks import way_block
-
-if TYPE_CHECKING:
-    from slomo.placement.problem.cluster import Cluster, Server
 
 #: Source of the cost of crossing nodes: the simulator, or NUMASFP's measurement on OpenNetVM.
 Handover = Literal["simulated", "measured"]
@@ -40,7 +38,7 @@ class PlacedChains:
     #: Node and server of every stage in every interval.
     plan: ChainPlan
     #: The servers.
-    cluster: "Cluster"
+    cluster: Cluster
 
     @property
     def servers_used(self) -> int:
@@ -85,7 +83,7 @@ class PlacedChains:
 
 
 def place_chains(
-    cluster: "Cluster",
+    cluster: Cluster,
     chains: Sequence[RatedChain],
     policy: str,
     library: ModelLibrary | None = None,
@@ -151,7 +149,7 @@ def _judges(
 
 
 def core_numbers(
-    chains: Sequence[RatedChain], seats: Mapping[str, tuple[int, ...]], server: "Server"
+    chains: Sequence[RatedChain], seats: Mapping[str, tuple[int, ...]], server: Server
 ) -> dict[str, list[tuple[int, int]]]:
     """Return socket and core of every stage; node 0 is the NIC's socket, cores are assigned from 0 upwards."""
     used = Counter[int]()
