@@ -9,7 +9,6 @@ kept.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +31,11 @@ from slomo.models.responses.sensitivity import (
     LinearSensitivity,
     TreeSensitivity,
 )
+from slomo.records.dataset import ProfileDataset
 from slomo.training.features import Subject, subjects
 from slomo.training.response_fit import solo_vector
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 from slomo.vocabulary.vector import MetricVector
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
 
 #: Weight of the old model, in new runs of mean slowdown.
 PRIOR_RUNS = 1.0
@@ -48,7 +45,7 @@ PRIOR_VECTORS = 2.0
 SURE, SOLO_NOISE = 2.0, 0.01
 
 
-def refit(model: NFModel, dataset: "ProfileDataset") -> NFModel:
+def refit(model: NFModel, dataset: ProfileDataset) -> NFModel:
     """Return the model corrected by new runs of its NF, or the old model if that is not better.
 
     `dataset`: new runs of the same workload, alone and a few beside the synthetic competitor. Sensitivity and

@@ -6,36 +6,32 @@ understate those on full servers. Here requests with random promises are packed 
 alone; the mixes of the servers in use are then measured, and learned and calibrated on like all others.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from slomo.equilibrium.server import solve_joint
 from slomo.errors import InvalidValueError, MissingMetricError
+from slomo.models.nf_model import NFModel
 from slomo.placement.online.placer import Placer
 from slomo.placement.problem.cluster import Cluster, Server
 from slomo.placement.problem.request import SLO, Request
 from slomo.profiling.plans.basic import Stream, stream_of, tenants_key
 from slomo.profiling.plans.plan import ExperimentPlan
+from slomo.records.dataset import ProfileDataset
 from slomo.records.schema import Plan
 from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
+from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload_text import parse_workload
-
-if TYPE_CHECKING:
-    from slomo.models.nf_model import NFModel
-    from slomo.records.dataset import ProfileDataset
-    from slomo.vocabulary.machine import Machine
 
 #: Requests packed for each mix wanted: three to five share a server, and many servers have the same mix.
 _REQUESTS = 40
 
 
 def packed_mixes_plan(
-    dataset: "ProfileDataset",
+    dataset: ProfileDataset,
     count: int,
-    machine: "Machine",
+    machine: Machine,
     *,
     stream: Stream = "calibration",
     replicates: int = 1,
@@ -80,7 +76,7 @@ def packed_mixes_plan(
     return ExperimentPlan(f"packed-{stream}", tuple(chosen), replicates=replicates, seed=seed)
 
 
-def _least_shares(models: "list[NFModel]", cores: int) -> Floats:
+def _least_shares(models: list[NFModel], cores: int) -> Floats:
     """Return each function's share of solo throughput on a socket full of its worst neighbour."""
     kinds, solo = np.arange(len(models)), np.array([model.solo_mpps for model in models])
     members = np.array([[target, *[other] * (cores - 1)] for target in kinds for other in kinds])

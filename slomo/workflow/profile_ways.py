@@ -7,7 +7,6 @@ measured and intervals split until interpolation is within 1 %: 8 to 12 measurem
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,14 +14,12 @@ from slomo.models.functions.regression import rising
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.partition import PartitionResponse
 from slomo.profiling.plans.refinement import TOLERANCE, MidpointRefinement, Shape, refine
+from slomo.records.run import RunRecord
+from slomo.testbed.base import Testbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.packet_buffers import MOST_BUFFERS, buffers_per_nf
 from slomo.vocabulary.workload import Workload
-
-if TYPE_CHECKING:
-    from slomo.records.run import RunRecord
-    from slomo.testbed.base import Testbed
 
 #: Range of loads over which latency is profiled, as shares of solo throughput.
 LOADS = (0.2, 0.95)
@@ -35,7 +32,7 @@ _DEVIATIONS = 2.0
 
 
 def profile_ways(
-    testbed: "Testbed",
+    testbed: Testbed,
     machine: Machine,
     workloads: Iterable[Workload],
     *,
@@ -69,7 +66,7 @@ def profile_ways(
 class _Bench:
     """Measures one network function alone on a machine, with its packet buffers."""
 
-    bed: "Testbed"
+    bed: Testbed
     host: Machine
     workload: Workload
     buffers: int | None
@@ -127,7 +124,7 @@ class _Bench:
         p95, p99 = (times.mean(axis=0) + _DEVIATIONS * spread).tolist()
         return p95, p99
 
-    def _run(self, workload: Workload, ways: int | None, number: int) -> "RunRecord":
+    def _run(self, workload: Workload, ways: int | None, number: int) -> RunRecord:
         mask = None if ways is None else (1 << ways) - 1
         part = Isolation(mask, None, self.buffers)
         isolation = None if part == Isolation() else (part,)

@@ -11,12 +11,13 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from slomo.errors import InvalidValueError, MissingMetricError, UnsupportedPredictionError
 from slomo.extras import need
+from slomo.records.dataset import ProfileDataset
 from slomo.records.run import TenantSample
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
@@ -25,10 +26,6 @@ from slomo.vocabulary.network_function import NetworkFunction
 from slomo.vocabulary.vector import Floats
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.names import machine_named, machine_of_dataset
-
-if TYPE_CHECKING:
-    from slomo.records.dataset import ProfileDataset
-
 
 FEWEST_RUNS = 6
 DEFAULT_RUNS = 12
@@ -140,7 +137,7 @@ class _Measured:
 
 
 def fit_twin(
-    dataset: "ProfileDataset", nf: str, *, machine: str | Machine | None = None, runs: int = DEFAULT_RUNS,
+    dataset: ProfileDataset, nf: str, *, machine: str | Machine | None = None, runs: int = DEFAULT_RUNS,
     fit_machine: bool = False,
 ) -> Twin:  # fmt: skip
     """Fit a simulated network function to the runs of a dataset.
@@ -204,7 +201,7 @@ def _twin(values: Floats, spread: Floats, measured: _Measured, nf: str) -> Twin:
 
 
 def _measured(
-    dataset: "ProfileDataset", nf: str, machine: str | Machine | None, runs: int, fits_machine: bool
+    dataset: ProfileDataset, nf: str, machine: str | Machine | None, runs: int, fits_machine: bool
 ) -> _Measured:
     if runs < FEWEST_RUNS:
         raise InvalidValueError(f"a twin is fitted to {runs} runs, needed {FEWEST_RUNS} or more")
@@ -235,7 +232,7 @@ def _measured(
     )
 
 
-def _own(solo: "ProfileDataset", pressed: "ProfileDataset", picked: Floats) -> dict[str, Floats]:
+def _own(solo: ProfileDataset, pressed: ProfileDataset, picked: Floats) -> dict[str, Floats]:
     """Return the function's own counters: alone, then for each of the chosen runs."""
     values: dict[str, Floats] = {}
     for name in _OWN:
