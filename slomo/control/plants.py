@@ -15,6 +15,9 @@ from slomo.placement.chains.moves import MoveCost, Mover
 from slomo.simulator.result import SimulationResult
 from slomo.vocabulary.service_chains import ChainSystem
 
+#: Length of a probe, in observation windows.
+PROBE = 4
+
 
 class PaidMoves:
     """Detects tenants that changed nodes between observations, and lowers their throughput as `movers` says."""
@@ -82,10 +85,6 @@ class PaidMoves:
     def _seats(self) -> dict[str, int]:
         cores = {name: int(self._server.knobs[f"core:{name}"] or 0) for name in self._server.occupants}
         return {name: self._server.machine.socket_of(core) for name, core in cores.items()}
-
-
-#: Length of a probe, in observation windows.
-PROBE = 4
 
 
 class SimulatedTime:

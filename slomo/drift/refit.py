@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from slomo.errors import InvalidValueError
 from slomo.models.base import Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
-from slomo.models.functions.additive import AdditiveSensitivity
 from slomo.models.functions.monotone import MonotoneSensitivity
-from slomo.models.functions.plane import PlaneSensitivity
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.neighbourhood import UNKNOWN
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.sensitivity import (
     AVERAGED,
+    AdditiveSensitivity,
     AveragedSensitivity,
     ConstantSensitivity,
     CurveSensitivity,
     LinearSensitivity,
+    PlaneSensitivity,
     TreeSensitivity,
 )
 from slomo.records.dataset import ProfileDataset

@@ -28,6 +28,10 @@ LineHandler = Callable[[float, str], None]
 _CHUNK_B = 1 << 16
 _LONGEST_LINE_B = 1 << 16
 _LAST_LINES = 20
+_POLL_S = 0.01
+_AFTER_KILL_S = 5.0
+_LONGEST_QUOTE = 200
+_starting = threading.Lock()
 
 
 class Drain:
@@ -69,12 +73,6 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, _CHUNK_B)
     except OSError:
         return b""
-
-
-_POLL_S = 0.01
-_AFTER_KILL_S = 5.0
-_LONGEST_QUOTE = 200
-_starting = threading.Lock()
 
 
 class ProcessGroup(ABC):

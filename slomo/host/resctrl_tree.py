@@ -13,6 +13,12 @@ from slomo.errors import InvalidValueError, RefusedSettingError, TestbedError
 from slomo.host.below import below
 from slomo.host.cores import parse_cpu_list
 
+ROOT = Path("/sys/fs/resctrl")
+_LARGEST_B = 1 << 16
+_MOUNT_HINT = "mount it as root: mount -t resctrl resctrl /sys/fs/resctrl"
+#: Directories of a group that are not groups.
+_RESERVED = {"info", "mon_data", "mon_groups"}
+
 
 class KernelFiles:
     """The operating system's files below a folder.
@@ -68,13 +74,6 @@ def _there(test: Callable[[Path], bool], root: Path, name: str) -> bool:
         return test(below(root, name))
     except OSError:
         return False
-
-
-ROOT = Path("/sys/fs/resctrl")
-_LARGEST_B = 1 << 16
-_MOUNT_HINT = "mount it as root: mount -t resctrl resctrl /sys/fs/resctrl"
-#: Directories of a group that are not groups.
-_RESERVED = {"info", "mon_data", "mon_groups"}
 
 
 class ResctrlTree:

@@ -17,7 +17,6 @@ from slomo.models.applicability import Applicability
 from slomo.models.base import TRAFFIC_PREFIX, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile
 from slomo.models.intervals import ConformalCalibration
-from slomo.models.measured_mix import MeasuredMix
 from slomo.models.noise import MeasurementNoise
 from slomo.models.responses.accelerator import AcceleratorUse
 from slomo.models.responses.latency import LatencyModel
@@ -33,6 +32,21 @@ from slomo.vocabulary.workload import Workload
 
 #: 7: neighbours below full load are a kind of neighbourhood. Models of earlier versions cannot be converted.
 SCHEMA_VERSION = 7
+
+
+@dataclass(frozen=True)
+class MeasuredMix(Stored):
+    """Throughput of one function beside neighbours at full load."""
+
+    #: Workload keys of the neighbours, in ascending order.
+    competitors: tuple[str, ...]
+    #: Mean throughput of each instance [Mpps].
+    mpps: Annotated[float, Meta(ge=0.0)]
+    #: Standard deviation of one further run around that mean [Mpps].
+    error_mpps: Annotated[float, Meta(gt=0.0)]
+    #: Degrees of freedom of the standard deviation: number of repeated runs behind it. 1, which gives the widest
+    #: bounds, if unknown.
+    freedom: Annotated[int, Meta(ge=1)] = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,11 @@ from slomo.service.settings import ServiceSettings
 
 #: Time after which a browser reloads [s].
 LOOK_AGAIN_S = 2
+#: Message shown while models are trained.
+PREPARING = "the demonstration's models are unpacked, once; where none are shipped they are trained, half a minute"
+#: Largest number of connections, above which requests get status 503; number of file descriptors reserved for other
+#: uses.
+MOST_CONNECTIONS, OTHER_FILES = 8192, 256
 
 
 class Opening:
@@ -116,13 +121,6 @@ class Opening:
         headers += [(b"retry-after", seconds), (b"refresh", seconds)]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-
-
-#: Message shown while models are trained.
-PREPARING = "the demonstration's models are unpacked, once; where none are shipped they are trained, half a minute"
-#: Largest number of connections, above which requests get status 503; number of file descriptors reserved for other
-#: uses.
-MOST_CONNECTIONS, OTHER_FILES = 8192, 256
 
 
 def serve(

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from slomo.equilibrium.mixes import MixRows
 from slomo.equilibrium.server import solve_joint
 from slomo.models.base import Floats
-from slomo.models.measured_mix import MeasuredMix
-from slomo.models.nf_model import NFModel
+from slomo.models.nf_model import MeasuredMix, NFModel
 from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import competitors_from_cell
 from slomo.records.schema import isolated

@@ -10,7 +10,7 @@ import pytest
 from slomo.cli.main import main
 from slomo.errors import InvalidValueError
 from slomo.models.library import ModelLibrary
-from slomo.models.measured_mix import MeasuredMix
+from slomo.models.nf_model import MeasuredMix
 from slomo.placement.feasibility.measured import MeasuredRates
 from slomo.placement.online.placer import Placer
 from slomo.placement.over_time.worth_measuring import worth_measuring

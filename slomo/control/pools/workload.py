@@ -21,6 +21,9 @@ from slomo.enforce.plan import MemoryBandwidth, TenantSetting
 from slomo.errors import TestbedError
 from slomo.vocabulary.way_masks import way_block
 
+#: Processes of this host: id -> name.
+Processes = Callable[[], Mapping[int, str]]
+
 
 @dataclass(frozen=True)
 class PoolLayout:
@@ -113,10 +116,6 @@ def share_out(pool: int, wishes: Iterable[tuple[str, int, int]]) -> dict[str, in
         masks[name] = way_block(count, first)
         first += count
     return masks
-
-
-#: Processes of this host: id -> name.
-Processes = Callable[[], Mapping[int, str]]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 SLOMO (SIGCOMM'20) section 4.1 for the trees; Dobrescu et al. (NSDI'12) section 5 and Bubble-Up (MICRO'11) section 4
 for models of one metric.
+
+Time per packet beside competitors is the solo time plus a term for each resource's pressure, as times of independent
+stalls add up (Dobrescu et al., NSDI'12, section 5, for misses alone).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,10 +18,8 @@ from msgspec import Struct
 from slomo.errors import ConfigurationError
 from slomo.files.documents import convert
 from slomo.files.stored import Stored
-from slomo.models.base import HINT, CompositionKind, Floats, SensitivityModel, StoredSensitivity
-from slomo.models.functions.additive import AdditiveSensitivity
+from slomo.models.base import HINT, CompositionKind, Floats, SensitivityModel, StoredSensitivity, require
 from slomo.models.functions.monotone import MonotoneSensitivity
-from slomo.models.functions.plane import PlaneSensitivity
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.functions.tree_formats import plain_from_dict, plain_to_dict, xgboost_from_json
 from slomo.models.functions.trees import TreeEnsemble
@@ -31,6 +32,67 @@ GROUP = "slomo.model_kinds"
 AVERAGED = "averaged"
 #: Output of an ensemble: throughput itself, or its share of solo throughput.
 Response = Literal["throughput", "relative throughput"]
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneSensitivity(StoredSensitivity, kind="plane"):
+    """Throughput ``start + slopes . vector``, at least 0.
+
+    >>> model = PlaneSensitivity("linear", ("IPC", "READ"), "pressure", 4.0, np.array([0.5, -1.0]))
+    >>> model.predict_mpps(np.array([[1.0, 2.0], [0.0, 9.0]])).tolist()
+    [2.5, 0.0]
+    """
+
+    #: Throughput with every column at 0 [Mpps].
+    start_mpps: float
+    #: Change of throughput per unit of each column [Mpps], shape (features,).
+    slopes: Floats
+
+    def __post_init__(self) -> None:
+        require(
+            self.slopes.shape == (len(self.feature_names),),
+            f"model '{self.name}' is no plane: {self.slopes.size} slopes for {len(self.feature_names)} columns",
+        )
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
+        mpps = np.full(len(vectors), self.start_mpps)
+        for column, slope in enumerate(self.slopes.tolist()):  # one by one: the same bits in one row and in many
+            mpps = mpps + vectors[:, column] * slope
+        answer: Floats = np.where(mpps < 0.0, 0.0, mpps)
+        return answer
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveSensitivity(StoredSensitivity, kind="additive"):
+    """Throughput ``solo / (1 + base + slopes . vector)``; without competitors it is solo throughput.
+
+    >>> model = AdditiveSensitivity("slomo-additive", ("FELTLLC",), "pressure", 4.0, 0.0, np.array([0.5]))
+    >>> model.predict_mpps(np.array([[0.0], [2.0]])).tolist()
+    [4.0, 2.0]
+    """
+
+    #: Throughput without competitors [Mpps].
+    solo_mpps: float
+    #: Additional time per packet beside any competitor, as a share of the solo time; at least 0.
+    base: float
+    #: Additional time per packet for one unit of each feature, as a share of the solo time; at least 0, shape
+    #: (features,).
+    slopes: Floats
+
+    def __post_init__(self) -> None:
+        if (len(self.feature_names),) != self.slopes.shape or self.base < 0.0 or (self.slopes < 0.0).any():
+            raise ConfigurationError(
+                f"model '{self.name}' is no additive model: {self.slopes.size} slopes for {len(self.feature_names)} "
+                "metrics, needed as many, none below 0"
+            )
+
+    def predict_mpps(self, vectors: Floats) -> Floats:
+        """Return throughput [Mpps] for vectors of shape ``(n, len(feature_names))``; NaN if a row lacks a value."""
+        pressed = np.where((vectors > 0.0).any(axis=1), self.base, 0.0)
+        extra = pressed + np.maximum(vectors, 0.0) @ self.slopes
+        answer: Floats = self.solo_mpps / (1.0 + extra)
+        return np.where(np.isnan(vectors).any(axis=1), np.nan, answer)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,18 @@ from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload_text import parse_workload
 
 Solo = Callable[[str, str], float | None]
+#: Reported limit if a promise would have to hold beside a hyper-thread neighbour.
+HYPER_THREADS = "cores of their own beside hyper-threads"
+#: Reported limit if a shared port lets too little through.
+PORT = "share of the NIC port"
+#: Reported limit if too few prediction errors are known for the confidence.
+EVIDENCE = "held-out errors"
+#: Largest number of mixes predicted ahead. All mixes of nine kinds on nine cores are 48 619.
+MOST_MIXES = 150_000
+#: Largest number of cached verdicts per kind of socket.
+MOST_VERDICTS = 200_000
+#: Largest number of cached mixes with one piece more; beyond, all are dropped.
+MOST_GROWN = 400_000
 
 
 def port_shares(host: Host, tenants: Sequence[str], solo_mpps: Solo) -> dict[str, float]:
@@ -67,20 +79,6 @@ def behind_port(host: Host, tenants: Sequence[str], estimates: ThroughputEstimat
         if most is not None and share < most:
             loaded[key] = workload.offered(share).key
     return loaded
-
-
-#: Reported limit if a promise would have to hold beside a hyper-thread neighbour.
-HYPER_THREADS = "cores of their own beside hyper-threads"
-#: Reported limit if a shared port lets too little through.
-PORT = "share of the NIC port"
-#: Reported limit if too few prediction errors are known for the confidence.
-EVIDENCE = "held-out errors"
-#: Largest number of mixes predicted ahead. All mixes of nine kinds on nine cores are 48 619.
-MOST_MIXES = 150_000
-#: Largest number of cached verdicts per kind of socket.
-MOST_VERDICTS = 200_000
-#: Largest number of cached mixes with one piece more; beyond, all are dropped.
-MOST_GROWN = 400_000
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,12 @@ from slomo.placement.problem.request import Request
 
 #: Share of the time limit spent on the bound; the rest is for the integer solution.
 _BOUND_SHARE = 0.5
+#: Number of passes over a batch with exclusive ways before columns are generated.
+_PASSES = 3
+#: Largest number of instances on one socket into which a request may be split to save ways.
+_MOST_SPLIT = 4
+#: Condition of the bound in shared caches: only mixes that stay feasible if any tenant leaves.
+_PREMISE = "for mixes that hold in every part"
 
 
 @dataclass(frozen=True)
@@ -89,14 +95,6 @@ def cover(
     sockets = whole_plan(needed.astype(np.int64), root, finder, begun + time_limit_s)
     lower = math.ceil(root.bound - 1e-6)
     return MixPlan(sockets, lower, complete, time.perf_counter() - begun, premise)
-
-
-#: Number of passes over a batch with exclusive ways before columns are generated.
-_PASSES = 3
-#: Largest number of instances on one socket into which a request may be split to save ways.
-_MOST_SPLIT = 4
-#: Condition of the bound in shared caches: only mixes that stay feasible if any tenant leaves.
-_PREMISE = "for mixes that hold in every part"
 
 
 class MixSearch(PredictedBestFit):

@@ -32,6 +32,7 @@ from slomo.vocabulary.workload import Workload
 
 NOTHING_CORE = MetricVector({}, scope=Scope.CORE)
 NOTHING_SOCKET = MetricVector({}, scope=Scope.SOCKET)
+_ALONE_WINDOWS = 3
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,6 @@ def core_vector(sample: CounterSample, tenant: HostTenant) -> MetricVector:
 def as_core(vector: MetricVector) -> MetricVector:
     """Convert the pressure that a single NF causes on its socket to counters of that NF's core."""
     return MetricVector(dict(vector), scope=Scope.CORE)
-
-
-_ALONE_WINDOWS = 3
 
 
 @dataclass(frozen=True)

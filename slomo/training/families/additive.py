@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from slomo.models.base import Floats
-from slomo.models.functions.additive import AdditiveSensitivity
+from slomo.models.responses.sensitivity import AdditiveSensitivity
 from slomo.training.cross_validation import folds
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.vocabulary.metrics import METRICS

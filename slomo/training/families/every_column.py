@@ -12,9 +12,8 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 
 from slomo.errors import MissingMetricError
-from slomo.models.functions.plane import PlaneSensitivity
 from slomo.models.functions.trees import MAX_DEPTH, grow
-from slomo.models.responses.sensitivity import TreeSensitivity
+from slomo.models.responses.sensitivity import PlaneSensitivity, TreeSensitivity
 from slomo.training.families.gradient_boosting import node_of
 from slomo.training.families.weighted import WeightedFamily, WeightedRows
 from slomo.training.families.xgb import XGBOOST_DEFAULTS, boosted

@@ -29,6 +29,14 @@ from slomo.testbed.host.chains.run import run_on_host
 from slomo.vocabulary.service_chains import ChainSystem, load_chains
 from slomo.vocabulary.workload import Traffic, Workload
 
+_SCHEDULERS: dict[str, Literal["normal", "batch", "rr"]] = {"cfs": "normal", "batch": "batch", "rr": "rr"}
+#: Policies that choose the memory nodes of stages from measured rates; the others leave stages where they are.
+NODE_POLICIES = tuple(name for name in chain_policy_names() if not chain_policy(name).predicts)
+HOST_POLICIES = ("nfvnice", *_SCHEDULERS, *NODE_POLICIES)
+#: Switches for single parts of a policy, to measure each part's effect.
+Part = Literal["shares", "pressure", "local", "ecn"]
+PARTS: tuple[Part, ...] = ("shares", "pressure", "local", "ecn")
+
 
 class NodeMigration:
     """Decides at the end of every interval which stages move; every stage gets a CPU of its own.
@@ -107,15 +115,6 @@ class NodeMigration:
 def _cores_alone(chain: RatedChain, _: float) -> Need:
     cores = len(chain.request.chain)
     return Need(cores, cores, 0.0)
-
-
-_SCHEDULERS: dict[str, Literal["normal", "batch", "rr"]] = {"cfs": "normal", "batch": "batch", "rr": "rr"}
-#: Policies that choose the memory nodes of stages from measured rates; the others leave stages where they are.
-NODE_POLICIES = tuple(name for name in chain_policy_names() if not chain_policy(name).predicts)
-HOST_POLICIES = ("nfvnice", *_SCHEDULERS, *NODE_POLICIES)
-#: Switches for single parts of a policy, to measure each part's effect.
-Part = Literal["shares", "pressure", "local", "ecn"]
-PARTS: tuple[Part, ...] = ("shares", "pressure", "local", "ecn")
 
 
 def run_chains_on_host(

@@ -25,6 +25,14 @@ ENOUGH = 0.25
 _FLOOR = 0.05
 _SURE = 2.0  # standard errors by which extra time must exceed 0
 _LEAST = 0.02
+#: Additional data sizes to measure, as shares of L2 and of the last-level cache according to the kernel.
+_INSIDE, _BEYOND = (0.25, 0.5), (1.3, 2.0)
+#: Least data size of a competitor, as a multiple of L2; smaller data put no pressure on shared resources.
+_LEAST_OVER_L2 = 2.0
+_READS = 64
+_WINDOWS = 3
+_LOOKS = 9
+SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 
 
 @dataclass(frozen=True)
@@ -65,16 +73,6 @@ def choose(trials: Sequence[CandidateTrial]) -> tuple[CandidateTrial, ...]:
         elif feeling:
             chosen.append(max(feeling, key=lambda trial: trial.own))
     return tuple(chosen)
-
-
-#: Additional data sizes to measure, as shares of L2 and of the last-level cache according to the kernel.
-_INSIDE, _BEYOND = (0.25, 0.5), (1.3, 2.0)
-#: Least data size of a competitor, as a multiple of L2; smaller data put no pressure on shared resources.
-_LEAST_OVER_L2 = 2.0
-_READS = 64
-_WINDOWS = 3
-_LOOKS = 9
-SIZES_MIB = (3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,12 @@ WRAP = (
     "local ok,e=pcall(function() {body} end) "
     "if not ok then W('ERROR '..tostring(e)) end W('@@END@@') io.flush() end\n"
 )
+_GAP_B = 20  # preamble and gap of every frame on the wire
+_TOTALS = ("opackets", "ipackets")
+_RATES = ("pkts_tx", "pkts_rx")
+_LOOK_S = 0.1
+#: Longest time to wait for the last counts [s]; Pktgen updates its counts once a second.
+_COUNTED_S = 1.5
 
 
 class LuaSocket:
@@ -75,14 +81,6 @@ class LuaSocket:
             if len(text) > _LARGEST_B:
                 raise ConnectionAbortedError(f"more than {_LARGEST_B} bytes came")
         return text.decode("utf-8", "replace").splitlines()[:-1]
-
-
-_GAP_B = 20  # preamble and gap of every frame on the wire
-_TOTALS = ("opackets", "ipackets")
-_RATES = ("pkts_tx", "pkts_rx")
-_LOOK_S = 0.1
-#: Longest time to wait for the last counts [s]; Pktgen updates its counts once a second.
-_COUNTED_S = 1.5
 
 
 class PktgenGenerator:
