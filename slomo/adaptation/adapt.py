@@ -7,8 +7,8 @@ makes the model. Between profiles, time per packet is interpolated; near a singl
 extrapolates flow counts by up to 20 %. The result states which method was used, and how far from the profiles; all
 other requests are refused. Candidate profiles are arguments: this module looks up no names.
 
-SLOMO (SIGCOMM'20), as Yala (ASPLOS'25) re-implements it: access rates scaled by the ratio of working sets, the
-difference of working sets added to the occupancy, the difference of solo throughput added to the prediction.
+Beyond a profile (SLOMO, SIGCOMM'20, as Yala, ASPLOS'25, re-implements it): access rates scaled by the ratio of working
+sets, the difference of working sets added to the occupancy, the difference of solo throughput added to the prediction.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Simulated plants for control loops, in simulated time: a server, and chains on shared cores.
 
-The simulator simulates milliseconds, but a loop's windows last seconds. The pause is a given time without service; it
-lowers the mean throughput of its window. The throughput with remote memory is simulated and weighted by its share of
-the window.
+The simulator simulates milliseconds, but a loop's windows last seconds. Of a tenant's move, the pause is a given time
+without service; it lowers the mean throughput of its window. The throughput with remote memory is simulated and
+weighted by its share of the window.
 """
 
 from collections.abc import Callable, Iterator, Mapping

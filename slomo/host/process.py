@@ -3,7 +3,7 @@
 A process inherits the CPU affinity of the thread that starts it, so that no Python code runs between fork and exec. If
 there are several NUMA nodes, `numactl` binds the process to its node.
 
-One thread per stream; memory is bounded whatever the process prints.
+Output is read by one thread per stream; memory is bounded whatever the process prints.
 """
 
 import contextlib

@@ -1,4 +1,7 @@
-"""Run a service under uvicorn: one process, one event loop, one thread that writes to disk."""
+"""Run a service under uvicorn: one process, one event loop, one thread that writes to disk.
+
+While it is made, requests are answered that the process is alive, but not ready, with the reason.
+"""
 
 import asyncio
 import gc

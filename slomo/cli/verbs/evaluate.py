@@ -1,6 +1,7 @@
 """`slomo evaluate`: run or read mixes that models were never trained on, and report every model's error.
 
-Yala (ASPLOS'25) and SLOMO (SIGCOMM'20) section 8 compare models at one budget each, although their costs differ.
+With `--budgets` it prints a learning curve: Yala (ASPLOS'25) and SLOMO (SIGCOMM'20) section 8 compare models at one
+budget each, although their costs differ.
 """
 
 from collections.abc import Mapping

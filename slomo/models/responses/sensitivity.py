@@ -1,10 +1,10 @@
 """Trained sensitivity models that need numpy alone: trees, lines and curves over one metric, constants, averages.
 
-SLOMO (SIGCOMM'20) section 4.1 for the trees; Dobrescu et al. (NSDI'12) section 5 and Bubble-Up (MICRO'11) section 4
-for models of one metric.
+SLOMO (SIGCOMM'20) section 4.1 for the trees; Dobrescu et al. (NSDI'12) section 5 and Bubble-Up (MICRO'11) section 4 for
+models of one metric.
 
-Time per packet beside competitors is the solo time plus a term for each resource's pressure, as times of independent
-stalls add up (Dobrescu et al., NSDI'12, section 5, for misses alone).
+In the additive model, time per packet beside competitors is the solo time plus a term for each resource's pressure, as
+times of independent stalls add up (Dobrescu et al., NSDI'12, section 5, for misses alone).
 """
 
 from collections.abc import Callable, Mapping

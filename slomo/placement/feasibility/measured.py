@@ -2,8 +2,8 @@
 
 More competitors never raise a tenant's throughput (law 3), so what a mix was measured to serve, every sub-mix serves.
 
-Finite sums of Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 26.7.3 and 26.7.4. Placement is part of
-the core, which is installed without scipy.
+Student's t distribution is computed by finite sums of Abramowitz and Stegun, Handbook of Mathematical Functions (1964),
+26.7.3 and 26.7.4. Placement is part of the core, which is installed without scipy.
 """
 
 import math

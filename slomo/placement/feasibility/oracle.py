@@ -4,7 +4,7 @@ SLOMO (SIGCOMM'20) section 2: predict the loss of a network function beside othe
 as feasible only if all its sub-mixes are: then no departure of a tenant breaks a promise. Verdicts are cached per kind
 of socket and signature; rates per mix, independent of promises, new ones in one batch.
 
-A network function without a stated load takes its solo throughput; a stage of a chain counts as one.
+Of a shared port, a network function without a stated load takes its solo throughput; a stage of a chain counts as one.
 """
 
 import math

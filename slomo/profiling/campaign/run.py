@@ -3,7 +3,8 @@
 The offline profiling of SLOMO (SIGCOMM'20, section 4.1) is kept as an append-only log of runs, as ResQ and npf store
 theirs. A campaign that is killed at any moment and started again ends with the same dataset.
 
-The first signal requests the end; a second one interrupts at once. Finished runs are in the store in both cases.
+Ctrl-C and SIGTERM end a campaign between two runs: the first requests the end, a second one interrupts at once.
+Finished runs are in the store in both cases.
 """
 
 import math

@@ -3,10 +3,10 @@
 SLOMO (SIGCOMM'20): solo and pressure runs train the models (section 4.1), mixes of different network functions test
 them (section 6). No mix is used both to calibrate intervals and to test predictions.
 
-SLOMO (SIGCOMM'20, section 5.1) selects metrics on the sources of contention of one socket. A function whose memory is
-on the other node has two more sources. One is the link, which tenants on the function's own socket use too; its
-pressure is the link's utilisation. The other is the memory channels of the other node, which cores there use without
-the link; their pressure is the latency of misses.
+Design `link` has all data on another socket's memory. SLOMO (SIGCOMM'20, section 5.1) selects metrics on the sources of
+contention of one socket. A function whose memory is on the other node has two more sources. One is the link, which
+tenants on the function's own socket use too; its pressure is the link's utilisation. The other is the memory channels
+of the other node, which cores there use without the link; their pressure is the latency of misses.
 
 Yala (ASPLOS'25) profiles every resource separately; the competitor here does not press on memory.
 """

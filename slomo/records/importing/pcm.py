@@ -4,8 +4,8 @@ SLOMO (SIGCOMM'20) runs PCM twice per experiment. While the competitors run alon
 target runs beside them, the metrics of the target's core are its contentiousness; the socket's metrics minus those of
 the target's core are the competitors' vector beside the target.
 
-PCM counts no packets and a traffic generator reads no counters, so a measurement consists of files of both. This module
-joins them by name.
+PCM counts no packets and a traffic generator reads no counters, so a measurement consists of files of both, which are
+joined by name.
 """
 
 import csv

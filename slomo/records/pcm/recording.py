@@ -3,8 +3,9 @@
 SLOMO (SIGCOMM'20) section 5 takes its contentiousness metrics from ``pcm -csv``. PCM prints 0, -1, ``N/A``, ``nan`` or
 nonsense for counters that it could not read. slomo treats such values as missing and drops contradictory samples.
 
-INST, ACYC and TIME(ticks) are printed in millions with more digits. EXEC is INST over TIME, FREQ is ACYC over TIME, IPC
-is INST over ACYC (opcm/pcm, cpucounters.h: getExecUsage, getRelativeFrequency over active time, getIPC).
+Values that PCM rounded to zero are recovered: INST, ACYC and TIME(ticks) are printed in millions with more digits. EXEC
+is INST over TIME, FREQ is ACYC over TIME, IPC is INST over ACYC (opcm/pcm, cpucounters.h: getExecUsage,
+getRelativeFrequency over active time, getIPC).
 """
 
 import math

@@ -1,7 +1,8 @@
 """Make the OpenAPI 3.1 document from the operations and from the schemas against which requests are checked.
 
-A description's key is the property, or schema and property if a name has several meanings. Fields with a description in
-their type (`slomo.placement.problem.entries`) are omitted. A test sends the examples.
+Properties and parameters are described here. A description's key is the property, or schema and property if a name has
+several meanings. Fields with a description in their type (`slomo.placement.problem.entries`) are omitted. A test sends
+the examples.
 """
 
 import re

@@ -3,8 +3,8 @@
 Only settings at start can allow actions on this machine; a request cannot. Without the settings `enforce`, `control` or
 `pools`, the operations answer 403.
 
-Rounds are sent to all listeners and stored at intervals. A resumed loop starts from the beginning, since its machine
-was restored when it stopped.
+A control loop's rounds are sent to all listeners and stored at intervals. A resumed loop starts from the beginning,
+since its machine was restored when it stopped.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Pages of jobs, drift of models, changes that can be undone, and the login form."""
+"""Pages of jobs, history, drift of models, changes that can be undone, and the login form."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

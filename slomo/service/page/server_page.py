@@ -1,4 +1,4 @@
-"""Page of one server: its network functions with predictions and promises, and the effect of one more function."""
+"""Page of one server: its network functions with predictions and promises, its agent, and one more function."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
-"""Read counters by Intel PCM's main tool, as SLOMO did.
+"""Read counters by Intel PCM's tools: the main one, as SLOMO did, ``pcm-memory`` and ``pcm-pcie``.
 
 SLOMO (SIGCOMM'20, section 5) runs ``pcm.x -r -csv``. PCM reports failure only by an exit code, a sentence on stderr and
 an empty file (pcm 202302 to 202604, src/pcm.cpp); here all three become one error.
 
-Both tools use uncore counters that ``pcm`` uses too, so only one of the three can run at a time. They give no
+The latter two use uncore counters that ``pcm`` uses too, so only one of the three can run at a time. They give no
 core-level vectors and are never chosen automatically. ``pcm-iio`` counts bytes per PCIe stack but no hits and misses in
 the last-level cache, so no metric of the vocabulary follows from it (opcm/pcm src/pcm-iio.cpp).
 """
