@@ -20,7 +20,7 @@ import fleet_hosts
 import slomo.fleet.measuring as measuring
 from slomo.cli.main import main
 from slomo.errors import SlomoError, StoreError, TestbedError
-from slomo.fleet import asking, comparing
+from slomo.fleet import asking, campaign
 from slomo.fleet.campaign import profile_on_hosts
 from slomo.fleet.hosts import Fleet, FleetHost, load_fleet
 from slomo.fleet.measuring import FleetWork, claim_host, collect_runs, describe_host, measure_on
@@ -81,7 +81,7 @@ def test_a_host_that_differs_is_named_before_it_measures(workers, fleet, tmp_pat
             outcome, record=replace(outcome.record, beside=replace(outcome.record.beside, tenants=(slower,)))
         )
 
-    monkeypatch.setattr(comparing, "compare_on", slow)
+    monkeypatch.setattr(campaign, "compare_on", slow)
     done = profile_on_hosts(PLAN, fleet, tmp_path / "runs.sqlite", scheduler=workers)
     assert "-20.0 % from the median of 3 hosts" in done.left_out["b"]
     assert {share.name: share.runs for share in done.shares}["b"] == 0
@@ -273,9 +273,9 @@ def test_hosts_that_are_not_alike_are_refused(toy, fleet):
     }
     for words, other in others.items():
         with pytest.raises(TestbedError, match=words):
-            comparing.require_alike({"a": one, "b": other}, PLAN, "")
+            campaign.require_alike({"a": one, "b": other}, PLAN, "")
     with pytest.raises(TestbedError, match="needed ffff") as told:
-        comparing.require_alike({"a": one}, PLAN, "f" * 16)
+        campaign.require_alike({"a": one}, PLAN, "f" * 16)
     assert told.value.exit_code == 3
     measuring._machine_lock(measuring._state(fleet.hosts[0])).release()
 

@@ -83,13 +83,14 @@ def profile(
 
 
 def _plan(path: str) -> "ExperimentPlan":
-    from slomo.files.documents import parse
+    from slomo.files.documents import in_document, parse
     from slomo.files.opening import read_text
     from slomo.profiling.plans.plan import ExperimentPlan
 
     hint = "write one: slomo profile NF... --dry-run --save-plan plan.json"
     data = parse(read_text(path, limit=1 << 28, hint=hint), path, hint).table(hint)
     try:
-        return ExperimentPlan.from_dict(data)
+        with in_document(path):
+            return ExperimentPlan.from_dict(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigurationError(f"{path}: is no plan: {error!r}", hint=hint) from None
