@@ -4,41 +4,17 @@ SLOMO (SIGCOMM'20) section 8 reports one total error. Here the error is split. T
 was measured too, so the model can predict from the measured pressure instead of the composed one.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.evaluation.evaluate import Evaluation, evaluate, judged_mixes, predictor_of
 from slomo.files.stored import Stored
-from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
-from slomo.training.choice import ORDER
-from slomo.training.training import train
-from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, PUBLISHED_MODEL, Compat
 from slomo.vocabulary.vector import Floats
-from slomo.vocabulary.workload_text import parse_workload
 
-#: Model composed by the published rule; runs, grid and contentiousness by pressure are slomo's.
-PUBLISHED = "slomo-gbr, published rule"
-#: What a learning curve compares.
-COMPARED = (
-    DEFAULT_MODEL,
-    "slomo-xgb",
-    "slomo-smooth",
-    "slomo-gp",
-    "slomo-additive",
-    PUBLISHED_MODEL,
-    PUBLISHED,
-    "bubbleup",
-    "bubbleup-curve",
-    "dobrescu",
-    "dobrescu-curve",
-    "mean",
-    "none",
-)
 #: Nominal coverages of a reliability diagram.
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
@@ -118,61 +94,3 @@ def reliability(predictor: Predictor, mixes: ProfileDataset, levels: Sequence[fl
         inside = (batch.low_mpps <= measured_mpps) & (measured_mpps <= batch.high_mpps)
         shares[level] = float(inside[np.isfinite(batch.throughput_mpps)].mean())
     return shares
-
-
-def explained(library: ModelLibrary, dataset: ProfileDataset, evaluation: Evaluation) -> Evaluation:
-    """Return the evaluation with the sources of errors added."""
-    sources, curves = {}, {}
-    mixes = judged_mixes(library, dataset)
-    first = library.find(mixes.workload(mixes.targets[0]), evaluation.machine)
-    for name in evaluation.models:
-        predictor = predictor_of(library, evaluation.machine, name)
-        curves[name] = reliability(predictor, mixes)
-        if name not in (EQUILIBRIUM, COMPOSED, DEFAULT_MODEL) and first.model(name).composition == "pressure":
-            try:
-                sources[name] = error_sources(predictor, mixes).to_dict()
-            except MissingMetricError:
-                continue  # imported mixes: the competition was not measured alone
-    return replace(evaluation, sources=sources, reliability=curves)
-
-
-def learning_curves(
-    profile: ProfileDataset,
-    mixes: ProfileDataset,
-    runs: Sequence[int],
-    models: Sequence[str] = COMPARED,
-    *,
-    seed: int = 0,
-) -> Mapping[str, dict[int, float]]:
-    """Return the mean absolute error on mixes [%] after training each model on growing numbers of the same runs per NF.
-
-    `runs`: pressure runs per NF at full and at part load; smaller budgets are part of larger ones, and solo rows are
-    always kept.
-    """
-    frame = profile.frame
-    pressure = frame[frame["plan"] == "pressure"]
-    at_full_load = {key: parse_workload(key).saturated.key for key in pressure["target"].unique()}
-    pressure = pressure.assign(target=pressure["target"].map(at_full_load))  # runs at part load count, too
-    counts = pressure.groupby("target").size()
-    most = int(counts.min()) if len(counts) else 0
-    if not runs or min(runs) < 12 or max(runs) > most:
-        raise InvalidValueError(
-            f"learning curve over {list(runs)} runs per NF, needed between 12 and the {most} that were measured",
-            hint="give budgets inside that range",
-        )
-    order = pressure.sample(frac=1.0, random_state=seed).groupby("target").cumcount()
-    curves: dict[str, dict[int, float]] = {name: {} for name in models}
-    chosen_of = (DEFAULT_MODEL, COMPOSED, EQUILIBRIUM)
-    families = [each for name in models for each in (ORDER if name in chosen_of else [_family(name)])]
-    for budget in sorted(runs):
-        chosen = frame.loc[sorted([*order.index[order < budget], *frame.index[frame["plan"] == "solo"]])]
-        part = type(profile)(chosen.reset_index(drop=True), profile.environment)
-        library = train(part, models=list(dict.fromkeys(families)), seed=seed)
-        for name in models:
-            compat: Compat | None = "published" if name == PUBLISHED else None
-            curves[name][budget] = evaluate(library, mixes, [_family(name)], compat=compat).models[_family(name)].mape
-    return curves
-
-
-def _family(name: str) -> str:
-    return PUBLISHED_MODEL if name == PUBLISHED else name

@@ -6,6 +6,7 @@ all models are asked about the same rows; rows that a model does not predict are
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from slomo.errors import InvalidValueError, UnknownNameError
+from slomo.errors import InvalidValueError, MissingMetricError, UnknownNameError
 from slomo.evaluation.baselines import beside_baselines
+from slomo.evaluation.error_sources import error_sources, reliability
 from slomo.files.stored import Stored, stored
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
@@ -207,27 +209,38 @@ def evaluate(
     coverage: float = 0.9,
     *,
     compat: Compat | None = None,
+    with_sources: bool = False,
 ) -> Evaluation:
     """Predict every mix of a dataset, all on one machine, with every model, and compare with the measurements.
 
     The mixes must not be those that intervals were calibrated on. `models`: names of families, which compose;
     ``"equilibrium"``; ``"composed"`` for the family chosen for each target; and ``"default"`` for what answers where
     nothing is named. All but the last by default, where the targets have them; with `compat`, nothing is solved.
+    `with_sources`: add sources of errors and reliability, which are known only for slomo's own composition rule.
     """
     machine = _one_machine(dataset)
     mixes = judged_mixes(library, dataset)
     targets = [mixes.workload(key) for key in mixes.targets]
+    first = library.find(targets[0], machine)
     workloads, competitors = mixes.tenants
     names = _models_of(library, targets, machine, compat) if models is None else tuple(models)
     parts: dict[str, dict[str, NDArray[Any]]] = {}
     not_predicted: dict[str, list[str]] = {}
+    sources: dict[str, dict[str, Any]] = {}
+    curves: dict[str, dict[float, float]] = {}
     for name in names:
         predictor = predictor_of(library, machine, name, compat)
         part, reasons = _rows_of(predictor, name, workloads, competitors, mixes.throughput, coverage)
         if reasons:
             not_predicted[name] = reasons
-        if len(part["target"]):
-            parts[name] = part
+        if not len(part["target"]):
+            continue
+        parts[name] = part
+        if with_sources:
+            curves[name] = reliability(predictor, mixes)
+            if name not in (EQUILIBRIUM, COMPOSED, DEFAULT_MODEL) and first.model(name).composition == "pressure":
+                with suppress(MissingMetricError):  # imported mixes: the competition was not measured alone
+                    sources[name] = error_sources(predictor, mixes).to_dict()
     if without := [name for name in names if name not in parts and (models is not None or not parts)]:
         reasons = not_predicted[without[0]]
         raise InvalidValueError(
@@ -248,6 +261,8 @@ def evaluate(
         per_nf=MappingProxyType({nf: MappingProxyType(errors_of) for nf, errors_of in by_nf.items() if errors_of}),
         rows=MappingProxyType(rows),
         not_predicted=MappingProxyType(not_predicted),
+        sources=sources,
+        reliability=curves,
     )
 
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slomo.errors import UnknownNameError, UsageError
-from slomo.evaluation.error_sources import COMPARED, explained, learning_curves
+from slomo.errors import InvalidValueError, UnknownNameError, UsageError
 from slomo.evaluation.evaluate import Evaluation
 from slomo.evaluation.evaluate import evaluate as judge
 from slomo.models.library import ModelLibrary, opened
@@ -17,15 +16,37 @@ from slomo.profiling.plans.basic import stream_of
 from slomo.profiling.plans.designs import SYNTHETIC
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.base import Testbed
+from slomo.training.choice import ORDER
 from slomo.training.plausibility import plausible_rows
+from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
-from slomo.vocabulary.defaults import Compat, compat_named
+from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, PUBLISHED_MODEL, Compat, compat_named
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.network_function import NetworkFunction, network_function_names, stage_names
 from slomo.vocabulary.workload import Workload
+from slomo.vocabulary.workload_text import parse_workload
 from slomo.workflow.names import dataset_of, host_of, machine_given, own_functions
 from slomo.workflow.profile import profile
 from slomo.workflow.progress import listening
+
+#: Model composed by the published rule; runs, grid and contentiousness by pressure are slomo's.
+PUBLISHED = "slomo-gbr, published rule"
+#: What a learning curve compares.
+COMPARED = (
+    DEFAULT_MODEL,
+    "slomo-xgb",
+    "slomo-smooth",
+    "slomo-gp",
+    "slomo-additive",
+    PUBLISHED_MODEL,
+    PUBLISHED,
+    "bubbleup",
+    "bubbleup-curve",
+    "dobrescu",
+    "dobrescu-curve",
+    "mean",
+    "none",
+)
 
 
 def evaluate(
@@ -107,9 +128,8 @@ def evaluate(
             dataset = dataset.select(machine=opened_library.name_of(machine_given(machine)))
     opened_library.require_recorded_on(dataset.environment, dataset.machines)
     dataset = plausible_rows(dataset)
-    evaluation = judge(opened_library, dataset, models, coverage, compat=compat_named(compat))
-    # sources and reliability are known only for slomo's own composition rule
-    return evaluation if compat is not None else explained(opened_library, dataset, evaluation)
+    compat = compat_named(compat)
+    return judge(opened_library, dataset, models, coverage, compat=compat, with_sources=compat is None)
 
 
 def learning_curve(
@@ -144,7 +164,40 @@ def learning_curve(
         targets = [item for item in profiled if item.traffic.offered_mpps is None]  # those below full load tell latency
         rest: dict[str, Any] = {"plan": "mixes", "stream": "test", **running}
         judged = profile(targets, machine=machine or host, mixes=mixes, seed=seed, **rest)
-    return learning_curves(learned, judged.select(machine=host, plan="mix"), budgets, models or COMPARED, seed=seed)
+    return _curves(learned, judged.select(machine=host, plan="mix"), budgets, models or COMPARED, seed)
+
+
+def _curves(
+    learned: ProfileDataset, mixes: ProfileDataset, runs: Sequence[int], models: Sequence[str], seed: int
+) -> dict[str, dict[int, float]]:
+    """Return the errors of :func:`learning_curve`; smaller budgets are part of larger ones, with all solo rows."""
+    frame = learned.frame
+    pressure = frame[frame["plan"] == "pressure"]
+    at_full_load = {key: parse_workload(key).saturated.key for key in pressure["target"].unique()}
+    pressure = pressure.assign(target=pressure["target"].map(at_full_load))  # runs at part load count, too
+    counts = pressure.groupby("target").size()
+    most = int(counts.min()) if len(counts) else 0
+    if not runs or min(runs) < 12 or max(runs) > most:
+        raise InvalidValueError(
+            f"learning curve over {list(runs)} runs per NF, needed between 12 and the {most} that were measured",
+            hint="give budgets inside that range",
+        )
+    order = pressure.sample(frac=1.0, random_state=seed).groupby("target").cumcount()
+    curves: dict[str, dict[int, float]] = {name: {} for name in models}
+    chosen_of = (DEFAULT_MODEL, COMPOSED, EQUILIBRIUM)
+    families = [each for name in models for each in (ORDER if name in chosen_of else [_family(name)])]
+    for budget in sorted(runs):
+        chosen = frame.loc[sorted([*order.index[order < budget], *frame.index[frame["plan"] == "solo"]])]
+        part = ProfileDataset(chosen.reset_index(drop=True), learned.environment)
+        library = train(part, models=list(dict.fromkeys(families)), seed=seed)
+        for name in models:
+            compat: Compat | None = "published" if name == PUBLISHED else None
+            curves[name][budget] = judge(library, mixes, [_family(name)], compat=compat).models[_family(name)].mape
+    return curves
+
+
+def _family(name: str) -> str:
+    return PUBLISHED_MODEL if name == PUBLISHED else name
 
 
 def _require_descriptions(targets: Sequence[Workload], own: Iterable[NetworkFunction]) -> None:

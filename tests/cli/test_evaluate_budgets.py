@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
-from slomo.evaluation.error_sources import PUBLISHED
 from slomo.training.families.registry import model_names
+from slomo.workflow.evaluate import PUBLISHED
 
 
 def test_every_model_is_judged_at_every_budget(bench, capsys, tmp_path: Path) -> None:

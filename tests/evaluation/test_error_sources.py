@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, MissingMetricError
-from slomo.evaluation.error_sources import error_sources, explained, learning_curves, reliability
+from slomo.evaluation.error_sources import error_sources, reliability
 from slomo.evaluation.evaluate import evaluate, predictor_of
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.training.training import train
+from slomo.workflow.evaluate import learning_curve
 
 NFS, MACHINE = ("lpm", "stats", "snort"), "e5-2620v4"
 
@@ -72,8 +73,8 @@ def test_wider_intervals_hold_more(trained, mixes):
 
 
 def test_evaluations_carry_sources_and_reliability(trained, mixes):
-    """An explained evaluation has sources of the models that read the competition, and reliability of all."""
-    evaluation = explained(trained, mixes, evaluate(trained, mixes))
+    """An evaluation with sources has sources of the models that read the competition, and reliability of all."""
+    evaluation = evaluate(trained, mixes, with_sources=True)
     assert set(evaluation.sources) == {"slomo-xgb", "slomo-gbr"}
     assert set(evaluation.reliability) == set(evaluation.models)
     assert evaluation.to_dict()["sources"]["slomo-gbr"]["total"] == pytest.approx(
@@ -91,7 +92,7 @@ def test_the_mean_baseline_answers_with_the_mean(trained, profile):
 
 def test_learning_curves_judge_all_models_on_equal_runs(profile, mixes):
     """Each budget trains every model on the same runs; the null model, which learns nothing, stays where it is."""
-    curves = learning_curves(profile, mixes, (15, 30), ("slomo-xgb", "none"))
+    curves = learning_curve(profile, mixes, budgets=(15, 30), models=("slomo-xgb", "none"))
     assert set(curves) == {"slomo-xgb", "none"}
     assert curves["none"][15] == curves["none"][30]
     assert curves["slomo-xgb"][30] < curves["none"][30]
@@ -101,7 +102,7 @@ def test_learning_curves_judge_all_models_on_equal_runs(profile, mixes):
 def test_impossible_budgets_are_refused(profile, mixes, runs):
     """No runs, too few, or more than were measured are refused with the range."""
     with pytest.raises(InvalidValueError, match="between 12 and the 30"):
-        learning_curves(profile, mixes, runs)
+        learning_curve(profile, mixes, budgets=runs)
 
 
 def test_runs_at_part_load_count_as_runs_of_their_function(profile, mixes):
@@ -110,4 +111,4 @@ def test_runs_at_part_load_count_as_runs_of_their_function(profile, mixes):
     some = frame.index[(frame["plan"] == "pressure") & (frame["nf"] == "lpm")][:8]
     frame.loc[some, "target"] = [f"lpm@64B,100000f,{place + 1}Mpps" for place in range(len(some))]
     with pytest.raises(InvalidValueError, match="between 12 and the 30"):
-        learning_curves(type(profile)(frame, profile.environment), mixes, (31,))
+        learning_curve(type(profile)(frame, profile.environment), mixes, budgets=(31,))

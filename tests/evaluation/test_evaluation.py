@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from slomo.errors import InvalidValueError, UnknownNameError, UnsupportedPredictionError
-from slomo.evaluation.error_sources import explained
 from slomo.evaluation.evaluate import errors, evaluate
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
@@ -108,7 +107,7 @@ def test_frame_has_a_row_per_prediction(library, mixes):
 
 def test_rows_without_a_prediction_are_counted_by_name(gap_library, mixes):
     """Beside 'snort', which lacks a counter, a model is not predicted with predict's words, and figures stay finite."""
-    evaluation = evaluate(gap_library, mixes)
+    evaluation = evaluate(gap_library, mixes, with_sources=True)
     data = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
     reasons, frame = evaluation.not_predicted["slomo-xgb"], evaluation.to_frame()
     beside = [tuple(work.nf for work in others) for _, others in zip(*mixes.tenants, strict=True)]
@@ -122,7 +121,7 @@ def test_rows_without_a_prediction_are_counted_by_name(gap_library, mixes):
         Predictor(gap_library, MACHINE, "slomo-xgb").predict(target, beside[first])
     assert reasons[0] == told.value.message
     assert f"slomo-xgb: {len(reasons)} of {len(mixes)} not predicted, the first: {reasons[0]}" in evaluation.gaps
-    assert explained(gap_library, mixes, evaluation).reliability["slomo-xgb"][0.9] > 0.0
+    assert evaluation.reliability["slomo-xgb"][0.9] > 0.0
     alone = mixes.rows(np.array(["snort" in others for others in beside]))
     with pytest.raises(InvalidValueError, match="'slomo-xgb' predicts none of"):
         evaluate(gap_library, alone, ["slomo-xgb"])
