@@ -94,7 +94,7 @@ class Allocated:
             reasons = (*reasons, f"shares its core: {100.0 * share:.0f} % of the core's time")
         return Prediction(
             target=tenant.workload,
-            competitors=tuple([other.workload for other in self.server.beside(number)]),
+            competitors=self.server.competitors(number),
             machine=self.server.machine,
             model=NAME,
             solo_mpps=solo if offered is None else min(solo, offered),

@@ -42,7 +42,7 @@ from slomo.prediction.fixed_point import NAME, Solved
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.server_result import ServerPrediction, TenantPrediction
-from slomo.prediction.tenants import TenantModel, TenantModels
+from slomo.prediction.tenants import TenantModels
 from slomo.vocabulary.wire import wire_gbps
 
 #: Offered load of each NF [Mpps]; None saturates it.
@@ -61,8 +61,7 @@ class Answers:
     """Predictions for the NFs of one server, on which every NF has a core of its own.
 
     `loads`: load that reaches each NF, which ports may limit below its offered load. `through_ports_mpps`: lowest and
-    highest port share of each NF that ports limit. Raises UnsupportedPredictionError if ways, throttles or memory nodes
-    are set and the options require composing.
+    highest port share of each NF that ports limit.
     """
 
     def __init__(
@@ -73,17 +72,23 @@ class Answers:
         through_ports_mpps: Mapping[int, tuple[float, float]] = _UNLIMITED,
     ) -> None:
         self.server, self.how, self.loads, self.through_ports_mpps = server, how, loads, through_ports_mpps
-        parted = server.is_divided
-        if parted and how.by_composing:
+
+    @cached_property
+    def allocated(self) -> Allocated | None:
+        """Predictions over partitions; None if nothing is divided, unless a model has only a profile over partitions.
+
+        Raises UnsupportedPredictionError if ways, throttles or memory nodes are set and the options require composing.
+        """
+        composing = self.how.by_composing
+        if not self.server.is_divided:
+            if composing or all(model.allocation is None or model.knows_pressure for model in self.server.models):
+                return None
+        elif composing:
             raise UnsupportedPredictionError(
                 "method 'composed' does not know cache ways, throttles and memory nodes",
                 hint="leave out the method and the model",
             )
-        if not parted and not how.by_composing:
-            parted = any(model.allocation is not None and not model.knows_pressure for model in server.models)
-        #: Predictions over partitions; None if no resource is divided, unless a model has only a profile over
-        #: partitions.
-        self.allocated = Allocated(server, how, loads) if parted else None
+        return Allocated(self.server, self.how, self.loads)
 
     @cached_property
     def solved(self) -> Solved | None:
@@ -115,17 +120,15 @@ class Answers:
 
     def _behind_ports(self, number: int) -> Prediction:
         """Return one tenant's prediction at its load, without the reason for a limit by the ports."""
-        tenant, others = self.server.tenants[number], self.server.beside(number)
         prediction, load = self.solver(number).prediction(number), self.loads[number]
-        models = [tenant.model, *[other.model for other in others]]
+        order = [number, *self.server.beside(number)]
+        models = [self.server.tenants[i].model for i in order]
         if shares_accelerator(models):
-            here = self.server.by_socket[self.server.sockets[number]]
-            order = [number, *(other for other in here if other != number)]
             possible, loads = [self.possible_mpps(i) for i in order], [self.loads[i] for i in order]
             prediction = with_accelerator(prediction, models, possible, loads)
         if load is not None:
             prediction = _limited(prediction, load, self.through_ports_mpps.get(number))
-        return self._marked(prediction, number, others)
+        return self._marked(prediction, number)
 
     def whole(self) -> ServerPrediction:
         """Return the predictions for all tenants."""
@@ -177,11 +180,12 @@ class Answers:
         names = ", ".join(without)
         return f"{names} was profiled without the competition beside it, so there is no equilibrium to solve"
 
-    def _marked(self, prediction: Prediction, number: int, others: Sequence[TenantModel]) -> Prediction:
+    def _marked(self, prediction: Prediction, number: int) -> Prediction:
         """Return the prediction, with a reason and a prediction's interval if the traffic was not profiled."""
         tenant, server = self.server.tenants[number], self.server
         reasons = list(tenant.adapted)
-        reasons += [reason for other in others for reason in other.adapted if reason not in reasons]
+        for other in server.beside(number):
+            reasons += [reason for reason in server.tenants[other].adapted if reason not in tenant.adapted]
         socket = server.sockets[number]
         if socket != server.nic_socket:
             reasons.append(f"profiled on the NIC's socket {server.nic_socket}, asked about socket {socket}")
@@ -304,8 +308,8 @@ class SharedCores(Answers):
         pressure, response = self._pressure_on(number), self.server.tenants[number].model.response
         if pressure is None or response is None:
             return self.answers.possible_mpps(number)
-        neighbours = len(self.server.by_socket[self.server.sockets[number]]) - 1.0
-        return float(response.rows_mpps(pressure[np.newaxis], np.full(1, neighbours))[0])
+        neighbours = np.full(1, float(len(self.server.beside(number))))
+        return float(response.rows_mpps(pressure[np.newaxis], neighbours)[0])
 
     def _pressure_on(self, number: int) -> Floats | None:
         """Return the pressure on an NF per unit of its CPU time; None without an equilibrium."""

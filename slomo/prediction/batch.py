@@ -262,8 +262,7 @@ def _put_sharing(places: Places, row: int, answers: Answers) -> None:
 
 
 def _server(tenants: Sequence[TenantModel], row: Sequence[int], machine: str) -> TenantModels:
-    here = tuple(tenants[number] for number in row if number >= 0)
-    return TenantModels(machine, here, (0,) * len(here))
+    return TenantModels(machine, tuple(tenants[number] for number in row if number >= 0))
 
 
 def _rates_of(answers: Answers, number: int) -> Rates:

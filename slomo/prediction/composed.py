@@ -80,14 +80,14 @@ class Composed:
         return replace(prediction, reasons=(*prediction.reasons, *reasons), verdict=verdict)
 
     def _at_full_load(self, number: int, options: PredictionOptions) -> Prediction:
-        tenant, beside = self.server.tenants[number], self.server.beside(number)
+        tenant = self.server.tenants[number]
         subject = tenant.model
-        others = sorted([other.model for other in beside], key=_key)
+        others = sorted([self.server.tenants[other].model for other in self.server.beside(number)], key=_key)
         if (name := subject.named_beside(options.model, others)) != options.model:
             options = replace(options, method=COMPOSED, model=name)
         keys = [other.workload.key for other in others]
         kind = kind_of(len(keys), max(map(keys.count, keys))) if keys else UNKNOWN
-        case = Case(subject, tenant.workload, tuple([other.workload for other in beside]), kind, options)
+        case = Case(subject, tenant.workload, self.server.competitors(number), kind, options)
         if not others:
             return _alone(case)
         family = family_of(subject, options.model)

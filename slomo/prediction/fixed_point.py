@@ -86,7 +86,7 @@ class Solved:
         shown = options.explain and one.load_of(here) >= 1.0
         return Prediction(
             target=tenant.workload,
-            competitors=tuple([other.workload for other in self.server.beside(number)]),
+            competitors=self.server.competitors(number),
             machine=self.server.machine,
             model=NAME,
             solo_mpps=subject.solo_mpps if offered is None else min(subject.solo_mpps, offered),
@@ -161,7 +161,7 @@ class Solved:
         assert response is not None
         names, vectors = self.at[number][0].vectors
         columns = [names.index(name) for name in response.pressure_names]
-        others = [other for other in self.server.by_socket[self.server.sockets[number]] if other != number]
+        others = self.server.beside(number)
         pressure = np.nan_to_num(vectors[[self.at[other][1] for other in others]][:, columns])
         shares: dict[str, Floats] = {}
         for other, values in zip(others, response.inputs(pressure, np.ones(len(others))), strict=True):

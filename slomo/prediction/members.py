@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
-from slomo.prediction.tenants import Named, TenantModel, listed
+from slomo.prediction.tenants import Named, TenantModel
 from slomo.vocabulary.workload_text import each_instance, is_mix
 
 Indices = NDArray[np.int64]
@@ -80,7 +80,7 @@ def from_names(
             hint="a mix without competitors is []",
         )
     if {str, dict} & {*map(type, mixes)}:  # faster than `isinstance` for each
-        mixes = [each_instance(listed(mix)) for mix in mixes]
+        mixes = [each_instance(mix) for mix in mixes]
     named = [*targets, *chain.from_iterable(mixes)]
     # hashing a workload builds its key; its identity is cheaper, and unique while the list above keeps the object alive
     only_texts = {*map(type, named)} <= {str}  # faster than asking for each

@@ -27,7 +27,7 @@ from slomo.prediction.members import Members, from_indices, from_names
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.question import answer, require_supported
 from slomo.prediction.result import Prediction, PredictionBatch
-from slomo.prediction.tenants import Named, TenantModel, listed, server_with, tenant_of
+from slomo.prediction.tenants import Named, TenantModel, server_with, tenant_of
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Compat, Method
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
@@ -131,7 +131,7 @@ class Predictor:
         UnsupportedPredictionError
             If a competitor lacks a metric that the model needs; with `strict`, for every unsupported prediction.
         """
-        server = server_with(tuple(map(self._find, (target, *each_instance(listed(competitors))))), self.machine)
+        server = server_with(tuple(map(self._find, (target, *each_instance(competitors)))), self.machine)
         return answer(server, self._how(coverage, explain=explain), strict=strict)
 
     def predict_vector(

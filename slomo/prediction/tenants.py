@@ -17,7 +17,7 @@ from slomo.vocabulary.server_setting import ServerSetting, llc_numbers
 from slomo.vocabulary.way_masks import refusal, way_block
 from slomo.vocabulary.wire import wire_gbps
 from slomo.vocabulary.workload import Workload
-from slomo.vocabulary.workload_text import parse_workload
+from slomo.vocabulary.workload_text import each_instance, parse_workload
 
 #: A workload, its key, its text, or the name of an NF.
 Named = Workload | str
@@ -56,12 +56,19 @@ class TenantModels:
     machine: str
     #: Tenants in the given order.
     tenants: tuple[TenantModel, ...]
-    #: Socket of each tenant.
-    sockets: tuple[int, ...]
-    #: Socket of the NIC, on which profiles were measured.
-    nic_socket: int = 0
-    #: Cache ways, throttle and core of each tenant, and a shared port; the setting's sockets are applied in `sockets`.
+    #: Cache ways, throttle, core and socket of each tenant, and a shared port.
     setting: ServerSetting = _UNDIVIDED
+
+    @property
+    def nic_socket(self) -> int:
+        """Socket of the NIC, on which profiles were measured."""
+        capacities = self.tenants[0].model.capacities if self.tenants else None
+        return 0 if capacities is None else capacities.nic_socket
+
+    @cached_property
+    def sockets(self) -> Sequence[int]:
+        """Socket of each tenant; that of the NIC unless the setting names others."""
+        return self.setting.sockets or (self.nic_socket,) * len(self.tenants)
 
     @property
     def models(self) -> list[NFModel]:
@@ -98,10 +105,14 @@ class TenantModels:
                     numbers[i] = llc
         return tuple(numbers)
 
-    def beside(self, number: int) -> list[TenantModel]:
-        """Return the other tenants on the socket of tenant `number`."""
-        here, places = self.sockets[number], zip(self.tenants, self.sockets, strict=True)
-        return [tenant for i, (tenant, socket) in enumerate(places) if socket == here and i != number]
+    def beside(self, number: int) -> list[int]:
+        """Return the numbers of the other tenants on the socket of tenant `number`."""
+        here = self.sockets[number]
+        return [other for other, socket in enumerate(self.sockets) if socket == here and other != number]
+
+    def competitors(self, number: int) -> tuple[Workload, ...]:
+        """Return the workloads of the other tenants on the socket of tenant `number`."""
+        return tuple([self.tenants[other].workload for other in self.beside(number)])
 
     @property
     def llc_ways(self) -> int:
@@ -179,13 +190,6 @@ def tenant_of(library: ModelLibrary, name: Named, machine: str | None) -> Tenant
     return TenantModel(name, adapted.model, name.traffic.offered_mpps, adapted.reasons)
 
 
-def listed(names: Sequence[Named]) -> Sequence[Named]:
-    """Return `names` unchanged. Raises InvalidValueError if it is a single text instead of a list."""
-    if isinstance(names, str):
-        raise InvalidValueError(f"NFs are the text '{names}', needed a list", hint=f"write ['{names}']")
-    return names
-
-
 def server_of(
     library: ModelLibrary,
     names: Sequence[Named],
@@ -193,29 +197,28 @@ def server_of(
     setting: ServerSetting | None = None,
 ) -> TenantModels:
     """Return the server that the named NFs form; :func:`tenant_of` resolves each name to a model."""
-    return server_with(tuple([tenant_of(library, name, machine) for name in listed(names)]), machine, setting)
+    tenants = tuple([tenant_of(library, name, machine) for name in each_instance(names)])
+    return server_with(tenants, machine) if setting is None else _server_under(setting, tenants, machine)
 
 
-def server_with(
-    tenants: tuple[TenantModel, ...],
-    machine: str | None = None,
-    setting: ServerSetting | None = None,
-) -> TenantModels:
+def server_with(tenants: tuple[TenantModel, ...], machine: str | None = None) -> TenantModels:
+    """Return the server that these tenants form on the NIC's socket, with nothing divided."""
+    if not tenants:
+        return TenantModels(machine or "", ())
+    first = tenants[0].model
+    check_cores(first, len(tenants))
+    return TenantModels(first.machine, tenants)
+
+
+def _server_under(setting: ServerSetting, tenants: tuple[TenantModel, ...], machine: str | None) -> TenantModels:
     """Return the server that these tenants form under a setting."""
     name = tenants[0].model.machine if tenants else machine or ""
-    capacities = tenants[0].model.capacities if tenants else None
-    nic_socket = 0 if capacities is None else capacities.nic_socket
-    if setting is None:  # most questions have no setting
-        if tenants:
-            check_cores(tenants[0].model, len(tenants))
-        return TenantModels(name, tenants, (nic_socket,) * len(tenants), nic_socket)
-    setting = setting.checked(len(tenants))
-    sockets = (nic_socket,) * len(tenants) if setting.sockets is None else tuple(setting.sockets)
-    server = TenantModels(name, tenants, sockets, nic_socket, setting)
+    server = TenantModels(name, tenants, setting.checked(len(tenants)))
     for mask in setting.ways or ():
         if server.llc_ways and (why := refusal(mask, way_block(server.llc_ways), f"'{name}'")):
             raise InvalidValueError(why, hint="0x3 is ways 0 and 1")
-    if tenants and capacities is not None and (most := tenants[0].model.sockets) is not None:
+    capacities = tenants[0].model.capacities if tenants else None
+    if capacities is not None and (most := tenants[0].model.sockets) is not None:
         for field, limit in (("nodes", most), ("sockets", most), ("cores", most * capacities.cores)):
             wrong = next((at for at in getattr(setting, field) or () if at is not None and not 0 <= at < limit), None)
             if wrong is not None:

@@ -104,11 +104,15 @@ def is_mix(name: object) -> bool:
 def each_instance(mix: Sequence[Workload | str] | Mapping[str, int]) -> Sequence[Workload | str]:
     """Return a mix with one entry per instance: texts with counts or several names are replaced by their instances.
 
+    Raises InvalidValueError for a single text instead of a list.
+
     >>> each_instance(["snort:2", "lpm"]), each_instance({"snort": 2})
     (['snort', 'snort', 'lpm'], ['snort', 'snort'])
     """
     if isinstance(mix, Mapping):
         mix = [f"{name}:{count}" for name, count in mix.items() if count != 0]
+    if isinstance(mix, str):
+        raise InvalidValueError(f"NFs are the text '{mix}', needed a list", hint=f"write ['{mix}']")
     if not any(map(is_mix, mix)):
         return mix
     instances: list[Workload | str] = []

@@ -23,6 +23,7 @@ from slomo.models.library import ModelLibrary
 from slomo.prediction.batch import predict_places
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.predictor import Predictor
+from slomo.prediction.question import solve_server
 from slomo.prediction.result import Prediction
 from slomo.prediction.tenants import TenantModel
 from slomo.vocabulary.workload import Traffic, Workload
@@ -148,9 +149,13 @@ def test_coverage_is_a_probability(predictor, coverage):
 
 
 def test_a_text_is_no_list_of_competitors(predictor):
-    """One NF's name given for the list is refused, not taken letter by letter."""
+    """One NF's name given for the list is refused, not taken letter by letter; a list counts as everywhere."""
     with pytest.raises(InvalidValueError, match="needed a list"):
         predictor.predict("lpm", "nat")
+    with pytest.raises(InvalidValueError, match="needed a list"):
+        solve_server(predictor.library, "nat", MACHINE)
+    counted = solve_server(predictor.library, ["lpm", "nat:2"], MACHINE)
+    assert counted == solve_server(predictor.library, ["lpm", "nat", "nat"], MACHINE)
 
 
 def test_verdict_depends_on_what_was_measured(predictor):
