@@ -103,7 +103,7 @@ class Servers:
         return replace(self, part_load=part, **{name: getattr(self, name)[rows] for name in names})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class IterationState:
     """State of the iteration: counters, pressures, throughputs, and whether it has converged."""
 

@@ -239,8 +239,9 @@ class ResponseTable:
         state = IterationState.beginning(self.begin.take(group.members, 0))
         code = code_for(_OF_ONE) if group.is_one and self._units is not None else None
         if code is not None:
-            if self._settle_one(code, group, state) and state.converged[0]:
-                self._match_networks(group, state, np.zeros(1, dtype=np.int64))
+            pace = self._settle_one(code, group, state)
+            if pace is not None and state.converged[0]:
+                self._match_networks(group, state, np.zeros(1, dtype=np.int64), pace)
             return self._on_loaded_channels(group, state)
         run_rounds(group, state, _LOOSE * TOLERANCE)
         previous = state.pressure.copy()
@@ -313,10 +314,12 @@ class ResponseTable:
         """All networks as rows for compiled code, and their inputs; None unless all have one shape."""
         return rows_of([response.sensitivity for response in self.responses])
 
-    def _settle_one(self, code: Sequence[Callable[..., Any]], group: ServerGroup, state: IterationState) -> bool:
+    def _settle_one(
+        self, code: Sequence[Callable[..., Any]], group: ServerGroup, state: IterationState
+    ) -> Floats | None:
         """Solve one server twice; compute throughputs by the networks after each pass.
 
-        Returns whether the second pass changed a pressure by more than 3 %.
+        Returns their last ratio to the smooth speeds; None if the second pass changed no pressure by more than 3 %.
 
         All steps are compiled except logarithms and hyperbolic tangents, whose last bits differ between numpy and other
         implementations.
@@ -327,27 +330,29 @@ class ResponseTable:
         units = (models.shape[1] - 3 * features - 2) // (features + 2)  # of a row of `MonotoneSensitivity`
         sums = np.empty((members.shape[1], units), dtype=np.float32)
         pressure = state.pressure[0]
-        previous, moved = np.zeros(pressure.shape), False
-        for tolerance, pace in ((_LOOSE * TOLERANCE, state.pace), (TOLERANCE, np.empty(members.shape))):
+        previous, moved, last = np.zeros(pressure.shape), False, np.empty(members.shape)
+        for tolerance, pace in ((_LOOSE * TOLERANCE, state.pace), (TOLERANCE, last)):
             run_rounds(group, state, tolerance, loop=loop)
             moved = lay_out(models, members, pressure, previous, _MOVED, scaled)
             np.log(scaled, out=scaled)
             weigh(models, members, scaled, sums)
             np.tanh(sums, out=sums)
             leave(models, members, sums, state.speed, state.mpps, pace)
-        return bool(moved)
+        return last if moved else None
 
     def _match_networks(
         self,
         group: ServerGroup,
         state: IterationState,
         left: NDArray[np.int64],
+        pace: Floats | None = None,
         *,
         traffic: bool = False,
     ) -> None:
         """Repeat the iteration until its throughputs agree with those of the networks.
 
-        `left` are the rows of `state` to correct; `traffic` corrects their memory traffic, too.
+        `left` are the rows of `state` to correct; `pace` is that of their networks, if known; `traffic` corrects their
+        memory traffic, too.
 
         Each correction closes only a share of the difference, at first one half. The share is halved whenever the
         correction changes its sign, since near a full channel throughput falls with waiting more steeply than the
@@ -358,7 +363,8 @@ class ResponseTable:
         mine, part = (group, state) if len(left) == len(state.status) else (group.only(left), state.rows(left))
         share, before = np.full((len(left), 1), 0.5), np.zeros((1, 1))
         for correction in range(_CORRECTIONS + 1):
-            change = mine.pace(self.responses, part) / part.pace - 1.0
+            change = (mine.pace(self.responses, part) if pace is None else pace) / part.pace - 1.0
+            pace = None
             if traffic:
                 change = np.hstack([change, self._burden(mine, part) / part.burden - 1.0])
             if part is not state:
