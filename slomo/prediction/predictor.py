@@ -146,16 +146,14 @@ class Predictor:
     ) -> Prediction:
         """Predict a target beside competitors given by their socket's counters, as in measured tables.
 
+        All further arguments are those of :meth:`predict`.
+
         Parameters
         ----------
-        target : Workload or str
-            As for :meth:`predict`.
         vector : mapping of str to float
             Metric -> value in the vocabulary's unit.
         traffic : mapping of str to float, optional
             Traffic attributes of the target that differ from its own.
-        coverage, strict, explain
-            As for :meth:`predict`.
 
         Returns
         -------

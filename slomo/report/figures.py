@@ -177,7 +177,7 @@ def pair_matrix(
     `competitors`: row and column names. `title`: title above the axes.
     """
     values = np.asarray(slowdown_percent, float)
-    size = (2.2 + 0.44 * len(competitors), 1.9 + 0.36 * len(targets))
+    size = (max(2.2 + 0.44 * len(competitors), 1.2 + 0.1 * len(title)), 1.9 + 0.36 * len(targets))
     figure, axes = axes_of(title, "competitor", "target", size=size)
     top = axis_top(values)
     image = axes.imshow(values, cmap=_SEQUENTIAL, vmin=0, vmax=top, aspect="auto")

@@ -150,6 +150,7 @@ def cluster_timeline(timelines: "Sequence[Timeline]") -> "Figure":
     styled(bottom, "", "time [s]", "requests placed")
     for axes in (top, bottom):
         axes.set_ylim(bottom=0)
+        axes.yaxis.get_major_locator().set_params(integer=True)
         axes.margins(x=0.01)
     if timelines:
         bottom.legend(

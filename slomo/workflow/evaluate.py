@@ -68,6 +68,8 @@ def evaluate(
 ) -> Evaluation:
     """Compare the predictions of every model with measured mixes that no model was trained on.
 
+    All further arguments are those of :func:`profile`, for mixes that are run now.
+
     Parameters
     ----------
     library : ModelLibrary or path
@@ -86,8 +88,6 @@ def evaluate(
         Nominal coverage of the intervals, above 0 and below 1.
     compat : {"published"}, optional
         Compose by the published rule.
-    testbed, own, store, jobs, progress, scheduler
-        As in :func:`profile`, for mixes that are run now.
 
     Raises
     ------

@@ -137,14 +137,14 @@ def predict_batch(
 ) -> "PredictionBatch":
     """Predict many mixes in one call and return arrays; each prediction equals that of :func:`predict`.
 
+    All further arguments are those of :func:`predict`.
+
     Parameters
     ----------
     targets : workload, str, or iterable of them
         The network function asked about in each mix; a single one is asked about in every mix.
     mixes : iterable
         The competitors of each mix, as for :func:`predict`.
-    library, machine, method, model, compat, coverage, window_s
-        As for :func:`predict`.
 
     Raises
     ------

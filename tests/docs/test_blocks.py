@@ -82,6 +82,8 @@ MARK = re.compile(r"long|started|exit \d+( or \d+)*|exit \d+ without \w+|needs \
 WITHOUT = re.compile(r"exit (\d+) without (\w+)")
 #: Exit code of a machine that is too restless to measure on.
 UNSTABLE = 4
+#: What a line of an answer is about: `  verdict     supported`.
+LABEL = re.compile(r"^  (\w[\w ]*?)  ", re.M)
 #: Whether blocks run that are long or need something: `make docs-blocks`.
 ALL = os.environ.get("SLOMO_BLOCKS") == "all"
 
@@ -124,8 +126,12 @@ class Block:
             return self.reason
         return "" if refused else ", ".join(f"needs {name}" for name in self.needs if not NEEDS[name]())
 
-    def check_refusal(self, codes: list[int], said: str) -> None:
-        """Check that what lacks is told, with the code and in the words of the page."""
+    def check_answer(self, codes: list[int], said: str, shown: str = "") -> None:
+        """Check that an answer has the lines of the page, or that what lacks is told with its code and words."""
+        if self.refused is None:
+            labels = LABEL.findall(self.answer)
+            assert not labels or LABEL.findall(shown) == labels, (self, shown)
+            return
         assert self.refused in codes, (self, codes)
         assert self.answer, f"line {self.line}: the page does not show what is said without it"
         for line in self.answer.splitlines():
@@ -293,7 +299,7 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
             port = port or str(began)
         elif block.language == "python" and block.refused is not None:
             done = run([str(installed / "python"), "-c", "\n".join([*told, code])], tmp_path, installed)
-            block.check_refusal([done.returncode], done.stderr)
+            block.check_answer([done.returncode], done.stderr)
         elif block.language == "python":
             told.append(code)
             exits.update(block.exits)
@@ -312,8 +318,7 @@ def run_page(page: Path, installed: Path, made: Path, tmp_path: Path, services: 
                 codes, said = [*codes, done.returncode], said + done.stderr
                 if done.returncode == UNSTABLE:  # nothing to go on with
                     break
-            if block.refused is not None:
-                block.check_refusal(codes, said)
+            block.check_answer(codes, said, done.stdout)
     if told:
         done = run([str(installed / "python"), "-c", "\n".join(told)], tmp_path, installed)
         ended = UNSTABLE if "UnstableMeasurementError: " in done.stderr else done.returncode  # Python itself says 1

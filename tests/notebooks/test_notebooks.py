@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import slomo
+
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 #: The simulator is compiled in one cell, where no test has done so before.
 _LIMIT_S = 600
@@ -61,6 +63,19 @@ def test_notebooks_run_in_order_and_show_their_figures(tmp_path: Path) -> None:
         shown = [output.get("data", {}).get("text/html", "") for cell in cells(notebook) for output in cell.outputs]
         figures = sum("data:image/svg+xml;base64," in text for text in shown)
         assert figures == 2 if path.stem == "04_place" else figures, path.stem
+
+
+def test_the_papers_are_read_from_the_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With slomo installed elsewhere the notebook reads docs/papers too; outside of a clone it says what it needs."""
+    code = cells(pytest.importorskip("nbformat").read(NOTEBOOKS[4], as_version=4))[0].source
+    monkeypatch.setattr(slomo, "__file__", str(tmp_path / "slomo" / "__init__.py"))
+    monkeypatch.chdir(NOTEBOOKS[4].parent)
+    made: dict[str, Any] = {}
+    exec(code, made)
+    assert made["rows"]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="in a clone of slomo"):
+        exec(code, {})
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -23,11 +23,12 @@ def run(planner=""):
 
 
 def test_timeline_draws_requests_once_and_marks_migrations() -> None:
-    """Two runs of the same arrivals are two lines above and one below; a triangle is where something moved."""
+    """Two runs of the same arrivals are two lines above and one below, of whole numbers; a triangle marks a move."""
     top, bottom = cluster_timeline([run(), run("resq-milp")]).axes
     markers = [line for line in top.lines if line.get_marker() == "v"]
 
     assert len(bottom.lines) == 1
+    assert all(tick == round(tick) for axes in (top, bottom) for tick in axes.get_yticks())
     assert len(top.lines) == 3
     assert [list(line.get_xdata()) for line in markers] == [[5.0]]
     assert "1 move" in bottom.get_legend().get_texts()[1].get_text()

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from slomo.errors import InvalidValueError
 from slomo.evaluation.evaluate import evaluate
@@ -67,6 +68,15 @@ def test_matrix_prints_known_cells_only() -> None:
     figure = figures.pair_matrix([[0.4, np.nan], [12.0, 30.0]], ["a", "b"], ["a", "b"])
 
     assert [text.get_text() for text in figure.axes[0].texts] == ["0", "12", "30"]
+
+
+def test_a_small_matrix_is_as_wide_as_its_title() -> None:
+    """The title of a matrix with one cell ends inside the figure."""
+    figure = figures.pair_matrix([[1.0]], ["a"], ["a"], title="Predicted slowdown beside 7 instances")
+    figure.draw_without_rendering()
+    texts = [text for text in figure.axes[0].findobj(Text) if text.get_text()]  # type: ignore[attr-defined]
+
+    assert max(text.get_window_extent().x1 for text in texts) <= figure.bbox.x1
 
 
 def test_same_figure_gives_the_same_bytes() -> None:
