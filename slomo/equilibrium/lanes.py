@@ -2,8 +2,8 @@
 
 A lane solves one server. It makes the same additions in the same order as the numpy code, without fast-math, so results
 are equal to the last bit. The innermost loops run over lanes, which are adjacent in memory, and compile to vector
-instructions. A lane whose server has converged takes the next server; if no server is left, the last lane moves to its
-place.
+instructions. Once half of the lanes have converged, they take the next servers; if no server is left, the last lanes
+move to their places.
 
 Compiling takes seconds the first time on a machine, and loading the compiled code takes a tenth of a second. Both are
 too long for one server but short for many. The compiled loop is therefore used once the rounds in numpy have taken as
@@ -110,8 +110,8 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
 
     Empty places come last. `reduced`: whether some NF is offered less than it could serve. `vectors`, shape (2,
     servers, places, pressures), `waiting` and `age` hold the initial values and afterwards the results: counters and
-    the pressure on each NF. `speeds` is set to the smooth speed under that pressure. `status`, shape (servers, 4), is
-    set to: converged, rounds, ratio of the last two steps, last step. For an NF at part load, two answers are computed:
+    the pressure on each NF. `speeds` is set to the smooth speed under that pressure. `status`, shape (servers, 5), is
+    set as in `IterationState`. For an NF at part load, two answers are computed:
     at full load, and (`table` 1) at part load. Without a part-load profile, the second one is at full load beside
     faster neighbours.
     """
@@ -126,11 +126,6 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
     lanes, answers = min(LANES, members.shape[0]), pressures + 1
     tables = 2 if reduced else 1
     # few allocations, each of several arrays: for a single server, thirty would take as long as two rounds
-    weight = np.zeros((tables, places, terms, answers, lanes))
-    known_ends = np.zeros((2, tables, places, pressures, lanes))
-    scale, limit = known_ends[0], known_ends[1]
-    answer_ends = np.zeros((2, tables, places, answers, lanes))
-    bottom, top = answer_ends[0], answer_ends[1]
     vectors_of_lanes = np.zeros((2, places, pressures, lanes))
     vector, following = vectors_of_lanes[0], vectors_of_lanes[1]
     of_place = np.zeros((3, places, lanes))
@@ -149,14 +144,19 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
         for t in range(terms):
             if rows[who, holding_at + t * width] > 0.0:
                 by_age = 1
-    back_at, reads_back = weights + pressures + 2, 0
+    reads_back = 0
     for who in range(rows.shape[0] if channel >= 0 else 0):
         if rows[who, high + pressures + 2] > 0.0:
             reads_back = 1
-    back_weight, back = np.zeros((reads_back * places, terms, lanes)), np.zeros((reads_back * places, lanes))
+    # constants of the NFs in the order of `rows`, without solo values and columns that nobody reads
+    wide, lowest = answers + 2 * max(by_age, reads_back), 2 * pressures
+    weighed = lowest + 2 * wide
+    constant = np.zeros((tables, places, weighed + terms * wide, lanes))
+    back = np.zeros((reads_back * places, lanes))
     least_age, most_age, older = ages[0], ages[1], ages[2]
-    holding = np.zeros((by_age * places, terms, lanes))
     holds, asked = np.zeros((by_age * places, lanes)), np.zeros((by_age * places, lanes))
+    numbers, of_filled = rows.reshape(-1), np.zeros((2, lanes), dtype=np.uintp)
+    filled, begin = of_filled[0], of_filled[1]
     counters = np.zeros((4, lanes), dtype=np.int64)
     server_of, number, attempt, taken = counters[0], counters[1], counters[2], counters[3]
     counts = np.zeros(members.shape[0], dtype=np.int64)
@@ -164,34 +164,35 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
         while counts[server] < places and members[server, counts[server]] >= 0:
             counts[server] += 1
         if counts[server] == 0:  # an empty server
-            status[server, 0], status[server, 1], status[server, 2], status[server, 3] = 1.0, 1.0, 0.0, 0.0
+            status[server, 0], status[server, 1], status[server, 2], status[server, 3:] = 1.0, 1.0, 0.0, 0.0
     for count in range(1, places + 1):
         waiting_server, active = 0, lanes
         server_of[:] = -1
         while True:
-            lane = 0
+            empty = 0
+            for lane in range(active):
+                empty += server_of[lane] < 0
+            lane, fresh = (0 if 2 * empty >= active else active), 0
             while lane < active:
                 if server_of[lane] >= 0:
                     lane += 1
                     continue
                 while waiting_server < members.shape[0] and counts[waiting_server] != count:
                     waiting_server += 1
-                if waiting_server == members.shape[0]:  # no server waits: the last lane moves here, if this is another
+                if waiting_server == members.shape[0]:  # no server waits: the last lane moves here
                     active -= 1
-                    if lane < active:
+                    if server_of[active] >= 0:
                         counters[:, lane], of_lane[:, lane] = counters[:, active], of_lane[:, active]
                         of_pressure[:, :, lane] = of_pressure[:, :, active]
                         of_place[:, :count, lane] = of_place[:, :count, active]
                         vector[:count, :, lane] = vector[:count, :, active]
-                        holding[: by_age * count, :, lane] = holding[: by_age * count, :, active]
-                        back_weight[: reads_back * count, :, lane] = back_weight[: reads_back * count, :, active]
-                        known_ends[:, :, :count, :, lane] = known_ends[:, :, :count, :, active]
-                        answer_ends[:, :, :count, :, lane] = answer_ends[:, :, :count, :, active]
-                        weight[:, :count, :, :, lane] = weight[:, :count, :, :, active]
+                        constant[:, :count, :, lane] = constant[:, :count, :, active]
                         server_of[active] = -1
                     continue
                 server = waiting_server
                 waiting_server += 1
+                filled[fresh] = lane
+                fresh += 1
                 server_of[lane], number[lane], attempt[lane], taken[lane] = server, 0, 0, 0
                 damping[lane], step[lane], wait[lane], most_wait[lane] = tries[0, 0], np.inf, waiting[server], 1.0
                 for k in range(pressures):
@@ -209,36 +210,33 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     for i in range(count):
                         vector[i, k, lane] *= share
                 furthest, aged[lane], age_us[lane] = 0.0, by_age, age[server]
-                for i in range(by_age * count):
-                    known_one = 0.0
-                    for t in range(terms):
-                        holding[i, t, lane] = rows[members[server, i], holding_at + t * width]
-                        known_one = max(known_one, holding[i, t, lane])
-                    if known_one == 0.0:
-                        aged[lane] = 0.0
-                for i in range(reads_back * count):
-                    for t in range(terms):
-                        back_weight[i, t, lane] = rows[members[server, i], back_at + t * width]
                 for i in range(count):
-                    who = members[server, i]
+                    who, known_one = members[server, i], 0.0
                     paces[i, lane], loads[i, lane] = pace[server, i], offered[server, i]
                     known[i, lane] = 1.0 if rows[who, part_at] > 0.0 else 0.0
                     if channel >= 0:
                         furthest = max(furthest, rows[who, 2 * pressures + channel])
-                    for table in range(tables):
-                        at = part_at if table == 1 and known[i, lane] > 0.0 else 0
-                        for k in range(pressures):
-                            scale[table, i, k, lane] = rows[who, at + pressures + k]
-                            limit[table, i, k, lane] = rows[who, at + 2 * pressures + k]
-                        for a in range(answers):
-                            bottom[table, i, a, lane], top[table, i, a, lane] = (
-                                rows[who, at + low + a],
-                                rows[who, at + high + a],
-                            )
-                            for t in range(terms):
-                                weight[table, i, t, a, lane] = rows[who, at + weights + t * width + a]
+                    for t in range(by_age * terms):
+                        known_one = max(known_one, rows[who, holding_at + t * width])
+                    if known_one == 0.0:
+                        aged[lane] = 0.0
                 if channel >= 0:
                     most_wait[lane] = 1.0 + furthest / caps[channel]
+                lane += 1
+            for i in range(count if fresh else 0):
+                for table in range(tables):
+                    for j in range(fresh):
+                        lane = filled[j]
+                        at = part_at if table == 1 and known[i, lane] > 0.0 else 0
+                        begin[j] = members[server_of[lane], i] * rows.shape[1] + at
+                    for k in range(2 * pressures):
+                        for j in range(fresh):
+                            constant[table, i, k, filled[j]] = numbers[begin[j] + np.uintp(pressures + k)]
+                    for t in range(terms + 2):
+                        for a in range(wide):
+                            line, column = constant[table, i, lowest + t * wide + a], np.uintp(low + t * width + a)
+                            for j in range(fresh):
+                                line[filled[j]] = numbers[begin[j] + column]
             if active == 0:
                 break
             for k in range(pressures):
@@ -255,13 +253,8 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
             for i in range(count):
                 for table in range(tables):
                     for k in range(pressures):
-                        sums, one, most, half, part = (
-                            total[k],
-                            vector[i, k],
-                            limit[table, i, k],
-                            scale[table, i, k],
-                            basis[1 + k],
-                        )
+                        sums, one, part = total[k], vector[i, k], basis[1 + k]
+                        half, most = constant[table, i, k], constant[table, i, pressures + k]
                         for lane in range(active):
                             part[lane] = sums[lane] - one[lane]
                         if table == 1 and rates[k] > 0.0:
@@ -283,31 +276,35 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     read = answers if table == 0 else pressures
                     if lanes == 1:  # one server: with its answers adjacent in memory, the loop is twice as fast
                         for a in range(read):
-                            answered[a, 0] = weight[table, i, 0, a, 0]
+                            answered[a, 0] = constant[table, i, weighed + a, 0]
                         for t in range(1, terms):
                             for a in range(read):
-                                answered[a, 0] += basis[t, 0] * weight[table, i, t, a, 0]
+                                answered[a, 0] += basis[t, 0] * constant[table, i, weighed + t * wide + a, 0]
                     for a in range(read if lanes > 1 else 0):
-                        answer, factor = answered[a], weight[table, i, 0, a]
+                        answer, factor = answered[a], constant[table, i, weighed + a]
                         for lane in range(active):
                             answer[lane] = factor[lane]
                         for t in range(1, terms):
-                            line, factor = basis[t], weight[table, i, t, a]
+                            line, factor = basis[t], constant[table, i, weighed + t * wide + a]
                             for lane in range(active):
                                 answer[lane] += line[lane] * factor[lane]
                     for a in range(read):
-                        answer, least_answer, most_answer = answered[a], bottom[table, i, a], top[table, i, a]
+                        answer, least_answer, most_answer = (
+                            answered[a],
+                            constant[table, i, lowest + a],
+                            constant[table, i, lowest + wide + a],
+                        )
                         for lane in range(active):
                             answer[lane] = min(max(answer[lane], least_answer[lane]), most_answer[lane])
                     if table == 1:
                         break
                     own, speed = paces[i], answered[pressures]
                     if reads_back:
-                        answer, factor = back[i], back_weight[i, 0]
+                        answer, factor = back[i], constant[0, i, weighed + answers + 1]
                         for lane in range(active):
                             answer[lane] = factor[lane]
                         for t in range(1, terms):
-                            line, factor = basis[t], back_weight[i, t]
+                            line, factor = basis[t], constant[0, i, weighed + answers + 1 + t * wide]
                             for lane in range(active):
                                 answer[lane] += line[lane] * factor[lane]
                         for lane in range(active):
@@ -319,7 +316,7 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                             for lane in range(active):
                                 back[i, lane] *= served[lane]
                         continue
-                    fastest = top[0, i, pressures]
+                    fastest = constant[0, i, lowest + wide + pressures]
                     for lane in range(active):
                         possible = speed[lane] * own[lane]
                         load = min(max(loads[i, lane] / max(possible, tiny), least_load), 1.0)
@@ -352,9 +349,9 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                 if by_age:
                     one = holds[i]
                     for lane in range(active):
-                        one[lane], held_one[lane] = holding[i, 0, lane], 0.0
+                        one[lane], held_one[lane] = constant[0, i, weighed + answers, lane], 0.0
                     for t in range(1, terms):
-                        factor, packets = holding[i, t], ages[2 + t]
+                        factor, packets = constant[0, i, weighed + answers + t * wide], ages[2 + t]
                         for lane in range(active):
                             held_share = age_us[lane] * served[lane] / (age_us[lane] * served[lane] + packets)
                             one[lane] += held_share * factor[lane]
@@ -411,6 +408,8 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                         moved[lane] = max(moved[lane], abs(longer - wait[lane]))
                         wait[lane] = longer
             for lane in range(active):
+                if server_of[lane] < 0:
+                    continue
                 number[lane] += 1
                 done = moved[lane] <= tolerance * damping[lane]
                 before, step[lane] = step[lane], moved[lane]
@@ -425,24 +424,40 @@ def settle_side_by_side(  # type: ignore[no-untyped-def] # noqa: C901
                     continue
                 status[server, 0], status[server, 1], status[server, 3] = done, taken[lane], step[lane]
                 waiting[server], age[server], server_of[lane] = wait[lane], age_us[lane], -1
+                status[server, 4] = 0.0
                 for k in range(pressures):
                     everything = vector[0, k, lane]
                     for i in range(1, count):
                         everything += vector[i, k, lane]
                     for i in range(count):
-                        vectors[0, server, i, k] = vector[i, k, lane]
-                        vectors[1, server, i, k] = max(everything - vector[i, k, lane], 0.0)
+                        before, after = vectors[1, server, i, k], max(everything - vector[i, k, lane], 0.0)
                         if k == channel:
-                            vectors[1, server, i, k] += caps[channel] * (wait[lane] - 1.0)
-                for i in range(count):
-                    for k in range(pressures):
-                        clamped = min(max(vectors[1, server, i, k], 0.0), limit[0, i, k, lane])
-                        basis[1 + k, lane] = clamped / (clamped + scale[0, i, k, lane])
-                    term, fast = 1 + pressures, weight[0, i, 0, pressures, lane]
-                    for k in range(pressures):
-                        fast += basis[1 + k, lane] * weight[0, i, 1 + k, pressures, lane]
-                    for k in range(pressures):
-                        for m in range(k + 1):
-                            fast += basis[1 + k, lane] * basis[1 + m, lane] * weight[0, i, term, pressures, lane]
-                            term += 1
-                    speeds[server, i] = min(max(fast, bottom[0, i, pressures, lane]), top[0, i, pressures, lane])
+                            after += caps[channel] * (wait[lane] - 1.0)
+                        vectors[0, server, i, k], vectors[1, server, i, k] = vector[i, k, lane], after
+                        status[server, 4] = max(status[server, 4], abs(after - before) / max(before, tiny))
+    for first in range(0, members.shape[0], lanes):  # the smooth speed under the pressure found
+        some = min(lanes, members.shape[0] - first)
+        for i in range(places):
+            for j in range(some):
+                begin[j] = max(members[first + j, i], 0) * rows.shape[1]
+            for k in range(pressures):
+                for j in range(some):
+                    who = max(members[first + j, i], 0)
+                    clamped = min(max(vectors[1, first + j, i, k], 0.0), rows[who, 2 * pressures + k])
+                    basis[1 + k, j] = clamped / (clamped + rows[who, pressures + k])
+            term, fast = 1 + pressures, answered[0]
+            for k in range(pressures):
+                for m in range(k + 1):
+                    line, part, other = basis[term], basis[1 + k], basis[1 + m]
+                    for j in range(some):
+                        line[j] = part[j] * other[j]
+                    term += 1
+            fast[:] = 0.0
+            for t in range(terms):
+                line, column = basis[t], np.uintp(weights + t * width + pressures)
+                for j in range(some):
+                    fast[j] += line[j] * numbers[begin[j] + column]
+            for j in range(some):
+                who = members[first + j, i]
+                if who >= 0:
+                    speeds[first + j, i] = min(max(fast[j], rows[who, low + pressures]), rows[who, high + pressures])

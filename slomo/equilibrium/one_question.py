@@ -1,63 +1,10 @@
-"""Compiled code for one question: inputs, throughputs and verdict of one server, counters of one mix.
+"""Compiled code for one question: verdict on one NF of a server, counters of one mix.
 
 One call of each replaces many small numpy calls. The functions make the same additions in the same order, so results
 are equal to the last bit; `slomo.equilibrium.lanes` says when they are compiled.
 """
 
 import numpy as np
-
-from slomo.equilibrium.rounds import TINY
-
-
-def inputs_of_one(units, members, pressure, previous, share, scaled):  # type: ignore[no-untyped-def]
-    """Compute the numbers whose logarithms are the inputs of the throughput models of one server's NFs.
-
-    `units` are rows of `MonotoneSensitivity`. `pressure` and `previous` have shape (NFs, pressures).
-    Return whether any pressure changed by more than `share` of itself; `previous` is then set to `pressure`.
-    """
-    features, moved = scaled.shape[1], False
-    for i in range(pressure.shape[0]):
-        who = members[0, i]
-        for k in range(pressure.shape[1]):
-            if abs(pressure[i, k] - previous[i, k]) > share * max(previous[i, k], TINY):
-                moved = True
-            previous[i, k] = pressure[i, k]
-        for f in range(features):
-            value = pressure[i, f] if f < pressure.shape[1] else pressure.shape[0] - 1.0
-            low, high, typical = units[who, f], units[who, features + f], units[who, 2 * features + f]
-            scaled[i, f] = min(max(value, low), high) / typical + 1.0
-    return moved
-
-
-def weigh_one(units, members, logarithms, sums):  # type: ignore[no-untyped-def]
-    """Compute the weighted sum of each unit of each NF's network.
-
-    Terms are added in the order, and with the precision, of `slomo.models.functions.monotone`.
-    """
-    features = logarithms.shape[1]
-    slope, offset = 3 * features, 3 * features + features * sums.shape[1]
-    for i in range(sums.shape[0]):
-        row = units[members[0, i]]
-        for u in range(sums.shape[1]):
-            total = logarithms[i, 0] * np.float32(row[slope + u])
-            for f in range(1, features):
-                total += logarithms[i, f] * np.float32(row[slope + f * sums.shape[1] + u])
-            sums[i, u] = total + np.float32(row[offset + u])
-
-
-def left_of_one(units, members, tangents, speeds, mpps, pace):  # type: ignore[no-untyped-def]
-    """Compute each NF's throughput on one server, and its ratio to the smooth approximation.
-
-    As a share of solo throughput, it is the last number of the network's row minus what all units subtract.
-    """
-    count, end = tangents.shape[1], units.shape[1] - 2
-    for i in range(len(tangents)):
-        row = units[members[0, i]]
-        taken = tangents[i, 0] * np.float32(row[end - count])
-        for u in range(1, count):
-            taken += tangents[i, u] * np.float32(row[end - count + u])
-        mpps[0, i] = row[end] * min(max(row[end + 1] - np.float64(taken), 0.0), 1.0)
-        pace[0, i] = mpps[0, i] / max(speeds[0, i], TINY)
 
 
 def judge_one(  # type: ignore[no-untyped-def] # noqa: C901

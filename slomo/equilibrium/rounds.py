@@ -28,7 +28,7 @@ LEAST_LOAD = 1e-3
 TINY = 1e-12
 #: Utilisation above which queues grow, so that an NF's vector approaches its vector at saturation linearly.
 BUSY = 0.9
-_UNTOUCHED = np.array([0.0, 0.0, np.nan, np.inf])
+_UNTOUCHED = np.array([0.0, 0.0, np.nan, np.inf, np.nan])
 #: Age before the first round, its range [us], and the largest factor by which one round changes it.
 FIRST_AGE, LEAST_AGE, MOST_AGE, OLDER = 1e4, 1.0, 1e9, 3.0
 #: Share of unconverged servers below which their arrays are compacted.
@@ -109,7 +109,8 @@ class IterationState:
 
     #: Each NF's vector, and the pressure of the others on it, shape (2, servers, places, pressures).
     vectors: Floats
-    #: Whether the server converged, number of rounds, ratio of the last two steps, last step, shape (servers, 4).
+    #: Whether the server converged, number of rounds, ratio of the last two steps, last step, largest relative change
+    #: of a pressure since the first round, shape (servers, 5).
     status: Floats
     #: As in :class:`Servers`, shape (servers, places).
     pace: Floats
@@ -188,6 +189,12 @@ class IterationState:
         return step
 
     @property
+    def moved(self) -> Floats:
+        """Largest change of a pressure by the rounds, as a share of its value before them."""
+        moved: Floats = self.status[:, 4]
+        return moved
+
+    @property
     def bound(self) -> Floats:
         """Bound on each result's distance from its equilibrium, estimated from the last two steps (Banach)."""
         bound: Floats = np.where(self.ratio < 1.0, self.step * self.ratio / np.maximum(1.0 - self.ratio, TINY), np.inf)
@@ -228,8 +235,11 @@ def iterate(
         active = _iterate_damped(servers, state, active, (damping, rounds, tolerance))
         if not len(active):
             break
+    before, size = state.pressure.copy(), state.pressure.shape[2]
     state.pressure[:] = np.maximum(in_order(state.vector) - state.vector, 0.0) + waited(servers.socket, state.waiting)
-    state.speed[:] = under(servers, state.pressure)[:, :, state.pressure.shape[2]]
+    state.speed[:] = under(servers, state.pressure)[:, :, size]
+    moved = np.abs(state.pressure - before) / np.maximum(before, TINY) * (servers.high[:, :, [size]] > 0.0)
+    state.status[:, 4] = moved.max(axis=(1, 2))
 
 
 def _iterate_damped(
@@ -253,7 +263,7 @@ def _iterate_damped(
                 ratio = np.minimum(moved[leaving] / np.maximum(step[leaving], TINY), 1e9)
                 state.vector[at], state.waiting[at], state.age[at] = following[leaving], longer[leaving], older[leaving]
                 state.status[at, 0] = converged
-                state.status[at, 1:] = np.column_stack([before[leaving] + number, ratio, moved[leaving]])
+                state.status[at, 1:4] = np.column_stack([before[leaving] + number, ratio, moved[leaving]])
             still = still & ~done
             if last or not still.any():
                 break

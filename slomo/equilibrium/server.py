@@ -25,7 +25,7 @@ from slomo.models.contentiousness import pressure_basis
 from slomo.models.error_shape import shapes_at
 from slomo.models.interval_ends import ends_mpps, predicted_loss
 from slomo.models.intervals import scores_between
-from slomo.models.neighbourhood import beside_loads, within
+from slomo.models.neighbourhood import Kinds, beside_loads, within
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.arrivals import arrival_half_width_mpps
 from slomo.models.responses.server_response import ServerResponse
@@ -66,6 +66,13 @@ class Joint(FixedPoints):
     #: Bound on the remaining distance, as a share of `slomo.equilibrium.rounds.Servers.reference`, shape (servers,).
     bound: Floats
 
+    @classmethod
+    def empty(cls, servers: int, places: int, pressures: int) -> "Joint":
+        """Return arrays of 0 for so many servers."""
+        pressure, (load, mpps, low, high) = np.zeros((servers, places, pressures)), np.zeros((4, servers, places))
+        (waiting, ratio, bound), converged = np.zeros((3, servers)), np.zeros(servers, dtype=bool)
+        return cls(pressure, load, waiting, mpps, low, high, converged, np.zeros(servers, dtype=np.int64), ratio, bound)
+
     def only(self, rows: NDArray[np.integer] | list[int]) -> "Joint":
         """Return the predictions for a selection of the servers, by row number."""
         return Joint(**{name: getattr(self, name)[rows] for name in Joint.__dataclass_fields__})
@@ -96,21 +103,24 @@ def solve_joint(
     check_servers(models, members, offered_mpps)
     order, members, offered = canonical(ranks(models), members, offered_mpps)
     read = (members >= 0) & (order == 0) if first_only else members >= 0
-    nfs, parts = response_table(models), []
+    nfs = response_table(models)
+    joint = Joint.empty(len(members), members.shape[1], len(nfs.socket.caps))
     reduced: NDArray[np.bool_] = np.logical_or.reduce(np.isfinite(offered), axis=1)
     # servers with reduced loads are solved together, so that rows are independent
-    groups = [rows for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)) if len(rows)] or [np.arange(0)]
-    for rows in groups:
+    for rows in (np.flatnonzero(~reduced), np.flatnonzero(reduced)):
+        if not len(rows):
+            continue
         mixes, loads, back = members[rows], offered[rows], None
-        if is_saturated := not reduced[rows].any():  # each distinct server once
+        if is_saturated := not reduced[rows[0]]:  # each distinct server once
             mixes, back = distinct_mixes(mixes, len(models))
         state = nfs.settle(nfs.group(mixes, None if is_saturated else loads))
-        state = state if back is None else state.rows(back)
-        for begin in range(0, max(len(rows), 1), _CHUNK):
-            part = rows[begin : begin + _CHUNK]
-            here = members[part], offered[part], read[part], state.rows(slice(begin, begin + _CHUNK))
-            parts.append((part, _read(nfs, *here, coverage, window_s)))
-    return placed_back(_joined(parts), order)
+        kinds = within(mixes) if is_saturated else beside_loads(within(mixes), np.isfinite(loads))
+        servers = np.arange(len(rows)) if back is None else back
+        for begin in range(0, len(rows), _CHUNK):
+            part, here = rows[begin : begin + _CHUNK], servers[begin : begin + _CHUNK]
+            asked = members[part], offered[part], order[part], read[part]
+            _read(nfs, (part, here), asked, (state, kinds), (coverage, window_s), joint)
+    return joint
 
 
 @lru_cache(maxsize=256)
@@ -236,52 +246,43 @@ def _under(
 
 def _read(
     nfs: ResponseTable,
-    members: NDArray[np.int64],
-    most: Floats,
-    read: NDArray[np.bool_],
-    state: IterationState,
-    coverage: float,
-    window_s: float | None,
-) -> Joint:
-    """Return the throughput of the NFs that `read` marks, computed by their networks at the equilibrium's pressure."""
-    present = members >= 0
-    count = np.add.reduce(present, axis=1)
-    unread = read & np.isnan(state.mpps)
-    if unread.any():
-        neighbours = np.broadcast_to(count[:, None] - 1.0, members.shape)[unread]
-        state.mpps[unread] = reader(nfs.responses, members[unread], neighbours)(state.pressure[unread])
-    mpps, alone = np.where(read, state.mpps, 0.0), present & (count == 1)[:, None]
-    if alone.any():
-        mpps[alone] = nfs.solo_mpps[members[alone]]
-    low, high = np.zeros(members.shape), np.zeros(members.shape)
-    low[read], high[read] = _ends(nfs, members, most, read, mpps[read], alone[read], coverage)
-    load, served = present.astype(float), mpps
-    if np.isfinite(most).any():
-        load, served = np.where(present, load_of(most, mpps), 0.0), np.minimum(mpps, most)
-        spread = _arrivals(nfs.responses, members, (most, load), coverage, window_s)
-        low, high = np.maximum(np.minimum(low, most - spread), 0.0), np.minimum(high, most + spread)
-    pressure = state.pressure * present[:, :, None]
-    return Joint(
-        pressure, load, state.waiting, served, low, high, state.converged, state.rounds, state.ratio, state.bound
-    )
+    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
+    asked: tuple[NDArray[np.int64], Floats, NDArray[np.int64], NDArray[np.bool_]],
+    solved: tuple[IterationState, Kinds],
+    how: tuple[float, float | None],
+    joint: Joint,
+) -> None:
+    """Write the predictions of some servers into `joint`; throughputs are those of the networks at the equilibrium.
 
-
-def _ends(
-    nfs: ResponseTable,
-    members: NDArray[np.int64],
-    most: Floats,
-    read: NDArray[np.bool_],
-    mpps: Floats,
-    alone: NDArray[np.bool_],
-    coverage: float,
-) -> tuple[Floats, Floats]:
-    """Return the lower and upper end of each throughput's interval [Mpps], for the NFs that `read` selects."""
-    who, kind = members[read], beside_loads(within(members), np.isfinite(most) & (members >= 0))[read]
-    solo, scores = nfs.solo_mpps[who], _scores(nfs.responses, coverage)[:, who, kind]
+    `rows`: the servers' rows in `joint`, and in `solved`, which holds each distinct server once, with the neighbourhood
+    of every NF. `asked`: NFs, offered loads and their order (:func:`canonical`), and for which NFs throughputs are
+    needed. `how`: coverage and length of the measurement.
+    """
+    (part, servers), (members, most, order, read), (state, kinds), (coverage, window_s) = rows, asked, solved, how
+    at, place = np.nonzero(read)
+    who, count = members[at, place], np.add.reduce(members >= 0, axis=1)
+    mpps = state.mpps[servers[at], place]
+    if (unread := np.isnan(mpps)).any():
+        pressure = state.pressure[servers[at[unread]], place[unread]]
+        mpps[unread] = reader(nfs.responses, who[unread], count[at[unread]] - 1.0)(pressure)
+    alone = (count == 1)[at]
+    mpps[alone] = nfs.solo_mpps[who[alone]]
+    solo, scores = nfs.solo_mpps[who], _scores(nfs.responses, coverage)[:, who, kinds[servers[at], place]]
     middle, size = shapes_at(nfs.shapes, who, predicted_loss(mpps, solo))
     measured = alone & ~nfs.is_carried[who]
-    low, high = (np.where(measured, 0.0, middle + size * score) for score in scores)
-    return ends_mpps(mpps, solo, (low, high))
+    below, above = (np.where(measured, 0.0, middle + size * score) for score in scores)
+    low, high = ends_mpps(mpps, solo, (below, above))
+    into = part[at], order[at, place]
+    joint.load[part[:, None], order] = members >= 0
+    if np.isfinite(most).any():
+        offered = most[at, place]
+        joint.load[into] = load = load_of(offered, mpps)
+        mpps, spread = np.minimum(mpps, offered), _arrivals(nfs.responses, who, (offered, load), coverage, window_s)
+        low, high = np.maximum(np.minimum(low, offered - spread), 0.0), np.minimum(high, offered + spread)
+    joint.throughput_mpps[into], joint.low_mpps[into], joint.high_mpps[into] = mpps, low, high
+    joint.pressure[part[:, None], order] = state.pressure[servers] * (members >= 0)[:, :, None]
+    for name in ("waiting", "converged", "rounds", "ratio", "bound"):
+        getattr(joint, name)[part] = getattr(state, name)[servers]
 
 
 @lru_cache(maxsize=256)
@@ -293,28 +294,18 @@ def _scores(responses: tuple[ServerResponse, ...], coverage: float) -> Floats:
 
 def _arrivals(
     responses: Sequence[ServerResponse],
-    members: NDArray[np.int64],
+    who: NDArray[np.int64],
     loads: tuple[Floats, Floats],
     coverage: float,
     window_s: float | None,
 ) -> Floats:
     """Return how much a measurement may deviate from the offered load [Mpps]; `loads` are in Mpps, and as shares."""
-    spread, (offered, load) = np.zeros(members.shape), loads
-    partial = np.isfinite(offered) & (members >= 0)
-    for number in np.unique(members[partial]).tolist():
-        here = partial & (members == number)
+    spread, (offered, load) = np.zeros(who.shape), loads
+    for number in np.unique(who[np.isfinite(offered)]).tolist():
+        here = (who == number) & np.isfinite(offered)
         scores = responses[number].arrivals
         spread[here] = arrival_half_width_mpps(offered[here], load[here], scores, coverage, window_s)
     return spread
-
-
-def _joined(parts: Sequence[tuple[NDArray[np.int64], Joint]]) -> Joint:
-    """Join results of several groups of servers, in the order of the rows."""
-    if len(parts) == 1:
-        return parts[0][1]
-    order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
-    names = Joint.__dataclass_fields__
-    return Joint(*(np.concatenate([getattr(part, name) for _, part in parts])[order] for name in names))
 
 
 def placed_back(joint: Joint, order: NDArray[np.int64]) -> Joint:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import code_for, loop_for, settle_side_by_side
-from slomo.equilibrium.one_question import inputs_of_one, left_of_one, weigh_one
+from slomo.equilibrium.lanes import loop_for
 from slomo.equilibrium.rounds import (
     BUSY,
     LEAST_AGE,
@@ -29,12 +28,20 @@ from slomo.equilibrium.rounds import (
     least_traffic,
     under,
 )
-from slomo.equilibrium.tables import COMPARED, SharedSocket, Tables, reader, shared_socket, tables
+from slomo.equilibrium.tables import (
+    COMPARED,
+    ComputeMpps,
+    SharedSocket,
+    Tables,
+    compiled_networks,
+    reader,
+    shared_socket,
+    tables,
+)
 from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import basis_size
 from slomo.models.error_shape import ErrorShape
-from slomo.models.functions.monotone import rows_of
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import ServerResponse, packets_of_age
 
@@ -59,8 +66,6 @@ _REPEATING, _MANY = 1_024, 0.8
 _FEW = 32
 #: Largest number of possible sets of competitors, per mix, for which a lookup table is used.
 _TABLE = 32
-#: Functions that are compiled for a single server.
-_OF_ONE = (settle_side_by_side, inputs_of_one, weigh_one, left_of_one)
 
 
 class ServerGroup:
@@ -85,10 +90,11 @@ class ServerGroup:
             offered = np.empty(members.shape)
             offered.fill(np.inf)
         self.offered = offered
-        #: Whether this is a single server without empty places, as in most calls; `_here`: places with an NF, 0 for
-        #: such a server.
+        #: Whether this is a single server without empty places, as in most calls; `_here`: places with an NF, a slice
+        #: if there are no others.
         self.is_one = len(members) == 1 and members.shape[1] > 0 and bool(members[0, -1] >= 0)  # empty places come last
-        self._here: NDArray[np.bool_] | int = 0 if self.is_one else members >= 0
+        is_full = self.is_one or members.min(initial=0) >= 0
+        self._here: NDArray[np.bool_] | slice = slice(None) if is_full else members >= 0
         self._read: Callable[[Floats], Floats] | None = None
 
     def only(self, rows: NDArray[np.int64] | slice) -> "ServerGroup":
@@ -131,16 +137,24 @@ class ServerGroup:
 
     def read(self, responses: tuple[ServerResponse, ...], state: IterationState) -> None:
         """Compute the throughput of every NF by its network at the pressures in `state`."""
+        here, members = self._here, self.members
         if self._read is None:
-            count = np.add.reduce(self.members >= 0, axis=1)
-            self._read = reader(responses, self.members[self._here], np.repeat(count - 1.0, count))
-        state.mpps[self._here] = self._read(state.pressure[self._here])
+            who = members[here].reshape(-1)
+            neighbours = np.empty(len(who))
+            if isinstance(here, slice):
+                neighbours.fill(members.shape[1] - 1.0)
+            else:
+                count = np.add.reduce(here, axis=1)
+                neighbours[:] = np.repeat(count - 1.0, count)
+            self._read = reader(responses, who, neighbours)
+        mpps = self._read(state.pressure[here].reshape(-1, state.vectors.shape[3]))
+        state.mpps[here] = mpps.reshape(members.shape) if isinstance(here, slice) else mpps
 
     def pace(self, responses: tuple[ServerResponse, ...], state: IterationState) -> Floats:
         """Return the networks' throughput divided by the smooth approximation, shape (servers, places)."""
         self.read(responses, state)
         pace: Floats = state.mpps / np.maximum(state.speed, TINY)
-        return pace if isinstance(self._here, int) else np.where(self._here, pace, 1.0)
+        return pace if isinstance(self._here, slice) else np.where(self._here, pace, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,20 +251,14 @@ class ResponseTable:
         not converged.
         """
         state = IterationState.beginning(self.begin.take(group.members, 0))
-        code = code_for(_OF_ONE) if group.is_one and self._units is not None else None
-        if code is not None:
-            pace = self._settle_one(code, group, state)
-            if pace is not None and state.converged[0]:
+        if group.is_one and (compute := compiled_networks(self.responses)) is not None:
+            if (pace := _settle_one(compute, group, state)) is not None:
                 self._match_networks(group, state, np.zeros(1, dtype=np.int64), pace)
             return self._on_loaded_channels(group, state)
         run_rounds(group, state, _LOOSE * TOLERANCE)
-        previous = state.pressure.copy()
         state.restart(group.pace(self.responses, state))
         run_rounds(group, state, TOLERANCE)
-        moved = np.abs(state.pressure - previous) > _MOVED * np.maximum(previous, TINY)
-        if moved.any():
-            left = np.flatnonzero(np.logical_or.reduce(moved, axis=(1, 2)) & state.converged)
-            self._match_networks(group, state, left)
+        self._match_networks(group, state, np.flatnonzero((state.moved > _MOVED) & state.converged))
         return self._on_loaded_channels(group, state)
 
     def _on_loaded_channels(self, group: ServerGroup, state: IterationState) -> IterationState:
@@ -309,37 +317,6 @@ class ResponseTable:
             burden[mine] = learned / np.maximum(smooth[mine], TINY)
         return burden
 
-    @cached_property
-    def _units(self) -> tuple[Floats, int] | None:
-        """All networks as rows for compiled code, and their inputs; None unless all have one shape."""
-        return rows_of([response.sensitivity for response in self.responses])
-
-    def _settle_one(
-        self, code: Sequence[Callable[..., Any]], group: ServerGroup, state: IterationState
-    ) -> Floats | None:
-        """Solve one server twice; compute throughputs by the networks after each pass.
-
-        Returns their last ratio to the smooth speeds; None if the second pass changed no pressure by more than 3 %.
-
-        All steps are compiled except logarithms and hyperbolic tangents, whose last bits differ between numpy and other
-        implementations.
-        """
-        assert self._units is not None
-        (loop, lay_out, weigh, leave), (models, features), members = code, self._units, group.members
-        scaled = np.empty((members.shape[1], features), dtype=np.float32)
-        units = (models.shape[1] - 3 * features - 2) // (features + 2)  # of a row of `MonotoneSensitivity`
-        sums = np.empty((members.shape[1], units), dtype=np.float32)
-        pressure = state.pressure[0]
-        previous, moved, last = np.zeros(pressure.shape), False, np.empty(members.shape)
-        for tolerance, pace in ((_LOOSE * TOLERANCE, state.pace), (TOLERANCE, last)):
-            run_rounds(group, state, tolerance, loop=loop)
-            moved = lay_out(models, members, pressure, previous, _MOVED, scaled)
-            np.log(scaled, out=scaled)
-            weigh(models, members, scaled, sums)
-            np.tanh(sums, out=sums)
-            leave(models, members, sums, state.speed, state.mpps, pace)
-        return last if moved else None
-
     def _match_networks(
         self,
         group: ServerGroup,
@@ -382,6 +359,29 @@ class ResponseTable:
                 part.burden[:] *= 1.0 + share * before[:, before.shape[1] // 2 :]
             part.restart(part.pace * (1.0 + share * before[:, : part.pace.shape[1]]))
             run_rounds(mine, part, TOLERANCE)
+
+
+def _settle_one(compute: ComputeMpps, group: ServerGroup, state: IterationState) -> Floats | None:
+    """Solve one server twice, with throughputs by the networks after each pass, as :meth:`ResponseTable.settle` does.
+
+    Returns their last ratio to the smooth speeds; None if no correction is needed. One server takes few calls of numpy,
+    each of which takes as long as a round.
+    """
+    who, pressure, mpps = group.members[0], state.pressure[0], state.mpps[0]
+    neighbours, loop = _neighbours(len(who)), loop_for(1)
+    for tolerance in (_LOOSE * TOLERANCE, TOLERANCE):
+        run_rounds(group, state, tolerance, loop=loop)
+        compute(who, neighbours, pressure, mpps)
+        if tolerance > TOLERANCE:
+            np.divide(state.mpps, np.maximum(state.speed, TINY), out=state.pace)
+    if state.status[0, 0] == 0.0 or state.status[0, 4] <= _MOVED:
+        return None
+    return state.mpps / np.maximum(state.speed, TINY)
+
+
+@lru_cache(maxsize=256)
+def _neighbours(places: int) -> Floats:
+    return np.full(places, places - 1.0)
 
 
 def run_rounds(

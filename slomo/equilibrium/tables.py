@@ -6,13 +6,16 @@ Used by `slomo.equilibrium.server`; the first axis of every table is the NF.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from slomo.equilibrium.lanes import code_for
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size
-from slomo.models.functions.monotone import MANY, MonotoneSensitivity, SideBySide
+from slomo.models.functions.monotone import MANY, MonotoneSensitivity, SideBySide, rows_of
+from slomo.models.functions.monotone_kernel import lay_out_rows, leave_rows, weigh_rows
 from slomo.models.responses.server_response import NOT_LEARNED, ServerResponse
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import METRICS, Kind
@@ -23,6 +26,11 @@ POLLED = frozenset({"IPC", "INST", "EXEC", "L2MPI", "L3MPI"})
 COMPARED = 0.1
 #: Rows are padded with zeros to a multiple of this number of columns, which a processor adds at once.
 _WIDTH = 8
+#: Writes throughputs [Mpps] of rows: the NF of each, its number of neighbours, the pressure on it, the result.
+ComputeMpps = Callable[[NDArray[np.int64], Floats, Floats, Floats], None]
+#: Compiled code of the networks, and number of rows per pass: the values of their units fit into the L2 cache.
+_NETWORK = (lay_out_rows, weigh_rows, leave_rows)
+_READ = 2_048
 #: Largest number of NFs for which 16-bit indices are used, which numpy sorts in a sixth of the time.
 _SHORT = 1 << 15
 
@@ -228,6 +236,16 @@ def reader(
 
     The i-th throughput is that of NF `who[i]` under `pressure[i]` with `neighbours[i]` neighbours.
     """
+    if (compute := compiled_networks(responses)) is not None:
+
+        def read_compiled(pressure: Floats) -> Floats:
+            mpps = np.empty(len(who))
+            for begin in range(0, len(who), _READ):
+                part = slice(begin, begin + _READ)
+                compute(who[part], neighbours[part], pressure[part], mpps[part])
+            return mpps
+
+        return read_compiled
     together = _side_by_side(responses) if len(who) < MANY else None
     if together is not None:
         rows = together.rows(who)
@@ -249,6 +267,33 @@ def reader(
         return mpps
 
     return read
+
+
+def compiled_networks(responses: tuple[ServerResponse, ...]) -> ComputeMpps | None:
+    """Return compiled code for the throughputs of rows; None if it is not compiled, or networks differ in shape.
+
+    It takes the NF of each row, its number of neighbours and the pressure on it, and writes throughputs [Mpps].
+    """
+    code = code_for(_NETWORK)
+    return None if code is None else _computing(responses, *code)
+
+
+@lru_cache(maxsize=1024)
+def _computing(responses: tuple[ServerResponse, ...], *code: Callable[..., Any]) -> ComputeMpps | None:
+    if (networks := rows_of([response.sensitivity for response in responses])) is None:
+        return None
+    (lay_out, weigh, leave), (models, features) = code, networks
+    units = (models.shape[1] - 3 * features - 2) // (features + 2)  # of a row of `MonotoneSensitivity`
+
+    def compute(who: NDArray[np.int64], neighbours: Floats, pressure: Floats, mpps: Floats) -> None:
+        inputs, sums = np.empty((len(who), features), dtype=np.float32), np.empty((len(who), units), dtype=np.float32)
+        lay_out(models, who, neighbours, pressure, inputs)
+        np.log(inputs, out=inputs)
+        weigh(models, who, inputs, sums)
+        np.tanh(sums, out=sums)
+        leave(models, who, sums, mpps)
+
+    return compute
 
 
 @lru_cache(maxsize=256)

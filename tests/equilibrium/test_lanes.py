@@ -9,6 +9,7 @@ import pytest
 from slomo.equilibrium import lanes, one_question
 from slomo.equilibrium.rounds import IterationState
 from slomo.models.applicability import applicability
+from slomo.models.functions import monotone_kernel
 from slomo.models.local_errors import NEAREST, LocalErrors
 
 
@@ -82,7 +83,7 @@ def test_contributions_of_one_server_are_added_in_order(units: int) -> None:
     """The order and the precision of additions decide the last bits."""
     tangents, heights = np.random.default_rng(units).uniform(-0.3, 0.3, (2, 3, units)).astype(np.float32)
     models = np.hstack([heights, [[5.0, 0.5]] * 3])
-    mpps, pace = np.empty((2, 1, 3))
-    one_question.left_of_one(models, np.array([[0, 1, 2]]), tangents, np.ones((1, 3)), mpps, pace)
+    mpps = np.empty(3)
+    monotone_kernel.leave_rows(models, np.arange(3), tangents, mpps)
     left = 0.5 - np.add.accumulate(tangents * heights, axis=1)[:, -1].astype(float)
-    assert mpps[0].tolist() == (5.0 * np.minimum(np.maximum(left, 0.0), 1.0)).tolist()
+    assert mpps.tolist() == (5.0 * np.minimum(np.maximum(left, 0.0), 1.0)).tolist()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.equilibrium import lanes, settling
+from slomo.equilibrium import lanes, settling, tables
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import Joint, joint_vectors, solve_joint
 from slomo.equilibrium.settling import response_table
@@ -201,7 +201,7 @@ def test_the_loop_and_the_arrays_give_the_same_bits(kind, request):
                 row_of = getattr(arrays, name)[row]
                 whole = row_of if np.ndim(row_of) == 0 else row_of[here]
                 np.testing.assert_array_equal(getattr(one, name)[0], whole, err_msg=name)
-    assert response_table(tuple(models))._units is not None
+    assert tables.compiled_networks(response_table(tuple(models)).responses) is not None
 
 
 def test_no_more_is_moved_than_the_channel_has_and_waiting_is_what_makes_it_so(crowded):
