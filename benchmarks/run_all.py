@@ -81,7 +81,7 @@ FEWER = {
     "convergence.py": "{work}/convergence.jsonl 8",
     "control.py": "2 30",
     "controllers.py": "--seed 397 --servers 1 --rounds 30",
-    "coverage.py": "--machine e5-2620v4 --mixes 30",
+    "interval_coverage.py": "--machine e5-2620v4 --mixes 30",
     "equilibrium.py": "e5-2620v4 --mixes 30 --calibration 60",
     "grid_range.py": "--machine e5-2620v4",
     "hospitality.py": "10 --models {sockets}/models",

@@ -22,7 +22,7 @@ from slomo.models.nf_model import NFModel
 #: Key of the manifest: model -> reason why its answers can never be judged.
 DOUBTS = "doubts"
 #: Least number of a profile's held-out errors that may replace those of mixes. Intervals were evaluated with 60 runs or
-#: more (`benchmarks/coverage.py`), some of which do not converge; fewer were not tested.
+#: more (`benchmarks/interval_coverage.py`), some of which do not converge; fewer were not tested.
 FEWEST_OF_PROFILE = 50
 #: Sources of errors of models carried over from another machine: held-out runs here, or measurements on other machines.
 TRANSFER, CARRIED = "transfer", "carried"

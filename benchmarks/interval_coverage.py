@@ -5,12 +5,12 @@ intervals calibrated on the calibration mixes, and judged on mixes of the other 
 nothing was developed on. A mix of like neighbours is a target beside n of one kind; every tenant of a mix is a target.
 Targets: 85 to 95 % in every cell of 60 predictions or more and at least 80 % per function, where 90 % are promised, at
 no more than 1.5 times the median width that the cell had before intervals knew neighbourhoods, where they held then
-(`coverage_before.json`: that version on the same mixes).
+(`interval_coverage_before.json`: that version on the same mixes).
 
-    python benchmarks/coverage.py                       the full measurement (three machines; half an hour on two cores)
-    python benchmarks/coverage.py --machine silver-4110 --profile grid
-    python benchmarks/coverage.py --quick               one machine and profile, 70 unlike mixes, few like ones
-    python benchmarks/coverage.py --store DIR           keeps every run; go on where it stopped
+    python benchmarks/interval_coverage.py   the full measurement (three machines; half an hour on two cores)
+    python benchmarks/interval_coverage.py --machine silver-4110 --profile grid
+    python benchmarks/interval_coverage.py --quick   one machine and profile, 70 unlike mixes, few like ones
+    python benchmarks/interval_coverage.py --store DIR   keeps every run; go on where it stopped
 """
 
 import argparse
@@ -50,7 +50,7 @@ ENOUGH, LEAST, MOST, LEAST_PER_NF = 60, 85.0, 95.0, 80.0
 WIDER = 1.5
 #: Most like neighbours in the quick measurement.
 SMALL = 2
-BEFORE = Path(__file__).with_name("coverage_before.json")
+BEFORE = Path(__file__).with_name("interval_coverage_before.json")
 
 
 @dataclass(frozen=True)
