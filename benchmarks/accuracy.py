@@ -3,7 +3,9 @@
 On each of SLOMO's machines (E5-2620 v4 and Silver 4110) its eight network functions are profiled beside the synthetic
 competitor on the grid design, all models are trained on the same rows, intervals are calibrated on one set of mixes
 and judged, with everything else, on another: 1 to 7 unlike competitors, every tenant a target. Then the same with
-noise on every counter (3 %) and throughput (1 %) of the profile, as real tools have it; the mixes judged are exact.
+noise on every counter (3 %) and throughput (1 %) of the profile, as real tools have it, and medians of `--replicates`
+runs. An interval is of the next such measurement, so mixes with new noise judge it; exact mixes judge the interval of
+the mean (without replicates nothing tells them apart), and the error.
 Targets of the default: mean error at most 0.6 % (E5-2620 v4) and 0.45 % (Silver 4110) of the whole grid without noise,
 each baseline's better form at least twice as far off, coverage within 5 points of nominal.
 
@@ -11,7 +13,7 @@ each baseline's better form at least twice as far off, coverage within 5 points 
     python benchmarks/accuracy.py --quick              one machine, 60 runs, fewer mixes
     python benchmarks/accuracy.py --runs 100           a smaller profile
     python benchmarks/accuracy.py --packet-size 1500   all traffic of packets of this size (64 by default)
-    python benchmarks/accuracy.py --noise 0 0          without the second table
+    python benchmarks/accuracy.py --noise 0 0          without noise; several are tables of the same runs
     python benchmarks/accuracy.py --store DIR          keeps every run; go on where it stopped
     python benchmarks/accuracy.py --shipped            trains on the datasets in datasets/, the same design (5 minutes)
     python benchmarks/accuracy.py --figures docs/figures    writes the figures of docs/accuracy.md, too
@@ -21,14 +23,16 @@ import argparse
 import json
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from slomo.evaluation.baselines import default_of
-from slomo.evaluation.evaluate import Evaluation, evaluate
+from slomo.evaluation.evaluate import Evaluation, errors, evaluate
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
+from slomo.prediction.result import mean_interval
 from slomo.profiling.campaign.run import run_campaign
 from slomo.profiling.plans.basic import mixes_plan, pressure_plan
 from slomo.profiling.plans.plan import ExperimentPlan
@@ -51,7 +55,7 @@ COLUMNS = ("mape", "p95", "within_5", "within_10", "bias", "coverage", "width")
 MOST = {"e5-2620v4": 0.6, "silver-4110": 0.45}
 PACKETS_B = (64, 500, 1500)
 #: Relative noise of throughput and of counters.
-NOISE = (0.01, 0.03)
+NOISE = ([0.01, 0.03],)
 
 
 def arguments() -> argparse.Namespace:
@@ -62,7 +66,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mixes", type=int, help="mixes to judge on, 210 by default")
     parser.add_argument("--calibration", type=int, help="mixes to calibrate intervals on, 210 by default")
     parser.add_argument("--packet-size", type=int, default=64, choices=PACKETS_B, help="of all network functions [B]")
-    parser.add_argument("--noise", type=float, nargs=2, default=NOISE, help="of throughput and of counters")
+    parser.add_argument("--noise", type=float, nargs=2, action="append", help="of throughput, counters; repeatable")
+    parser.add_argument("--replicates", type=int, action="append", help="noisy runs of every row, 1; repeatable")
     parser.add_argument("--quick", action="store_true", help="silver-4110, 60 runs, 70 mixes, no noise, unless said")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int)
@@ -73,7 +78,7 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.quick:
         given.machine, given.runs = given.machine or ["silver-4110"], given.runs or 60
-        given.noise = (0.0, 0.0) if given.noise == NOISE else given.noise
+    given.noise = [noise for noise in given.noise or ([] if given.quick else NOISE) if any(noise)]
     given.mixes, given.calibration = (size or (70 if given.quick else 210) for size in (given.mixes, given.calibration))
     return given
 
@@ -101,24 +106,44 @@ def measure(machine: str, given: argparse.Namespace) -> Evaluation:
     evaluation = evaluate(library, mixes)
     report(evaluation, len(dataset.select(plan="pressure")))
     print(f"profiled in {profiled - started:.0f} s of CPU, trained in {trained - profiled:.0f} s")
-    if any(given.noise):
-        print("\nwith noise on the profile: {:g} of throughput, {:g} of counters".format(*given.noise))
-        report(evaluate(train(noisy(dataset, given.noise[0], given.noise[1], seed), seed=seed), mixes), None)
+    for noise, runs in product(given.noise, given.replicates or [1]):
+        print("\nnoise {:g} of throughput, {:g} of counters; {} runs of every row".format(*noise, runs))
+        report_noisy(train(noisy(dataset, noise, runs, seed), seed=seed), mixes, noisy(mixes, noise, runs, seed + 1))
     if given.figures:
         draw(evaluation, dataset, library, given.figures)
     return evaluation
 
 
-def noisy(dataset: ProfileDataset, throughput: float, counters: float, seed: int) -> ProfileDataset:
-    """Return the rows as tools with this relative noise (one standard deviation) would have written them."""
+def noisy(dataset: ProfileDataset, noise: tuple[float, float], runs: int, seed: int) -> ProfileDataset:
+    """Return the medians of this many runs of tools with this relative noise (one standard deviation)."""
     frame, random = dataset.frame.copy(), np.random.default_rng(seed)
-    measured = [str(name) for name in frame if str(name).split(".")[0] in ("competition", "beside", "own")]
-    for name in measured:
-        values = frame[name] * np.exp(random.normal(0.0, counters, len(frame)))
+    for name in [str(name) for name in frame if str(name).split(".")[0] in ("competition", "beside", "own")]:
+        values = frame[name] * np.median(np.exp(random.normal(0.0, noise[1], (len(frame), runs))), axis=1)
         share = METRICS[name.split(".")[1]].cap is Cap.ONE
         frame[name] = values.clip(upper=1.0) if share else values
-    frame["throughput_mpps"] *= np.exp(random.normal(0.0, throughput, len(frame)))
+    read = np.exp(random.normal(0.0, noise[0], (len(frame), runs)))
+    frame["throughput_mpps"] *= np.median(read, axis=1)
+    if runs > 1:
+        frame["throughput_cv"], frame["replicates"] = read.std(axis=1, ddof=1) / read.mean(axis=1), runs
     return ProfileDataset(frame, dataset.environment)
+
+
+def report_noisy(library: ModelLibrary, exact: ProfileDataset, measured: ProfileDataset) -> None:
+    """Print each model's error, and what each of its two intervals holds: measurements, and what lies behind them."""
+    truth, rows = evaluate(library, exact), evaluate(library, measured).to_frame()
+    workloads = map(exact.workload, exact.targets)
+    noise = {workload.nf: library.find(workload, exact.machines[0]).noise for workload in workloads}
+    print(f"{'[%]':22}{'error':>10}{'next held':>10}{'width':>10}{'mean held':>10}{'width':>10}")
+    for model, frame in truth.to_frame().groupby("model", sort=False):
+        ends = [
+            mean_interval(noise[row.target], row.predicted_mpps, row.solo_mpps, (row.low_mpps, row.high_mpps), 0.9)
+            for row in frame.itertuples()
+        ]
+        of_mean = errors(frame["measured_mpps"].to_numpy(), frame["predicted_mpps"].to_numpy(), *np.transpose(ends))
+        following = rows.loc[rows["model"] == model, "measured_mpps"].to_numpy()
+        held = 100.0 * np.mean((frame["low_mpps"] <= following) & (following <= frame["high_mpps"]))
+        columns = (of_mean.mape, held, truth.models[model].width, of_mean.coverage, of_mean.width)
+        print(f"{model:22}" + "".join(f"{value:10.2f}" for value in columns), flush=True)
 
 
 def profile(machine: str, nfs: list[Workload], given: argparse.Namespace) -> ProfileDataset:
@@ -155,18 +180,15 @@ def run(plan: ExperimentPlan, machine: str, given: argparse.Namespace) -> Profil
     return run_campaign(plan, SimulatedTestbed(machine), store=store, jobs=given.jobs)
 
 
-def report(evaluation: Evaluation, rows: int | None) -> None:
-    """Print errors per model and, for what answers by default, per network function; rows None for the table alone."""
+def report(evaluation: Evaluation, rows: int) -> None:
+    """Print errors per model and, for what answers by default, per network function."""
     whole = evaluation.to_dict()
-    if rows is not None:
-        print(
-            f"\n{evaluation.machine}: {whole['mixes']} mixes never run before, {whole['predictions']} predictions each;"
-        )
-        print(f"all models trained on the same {rows} rows; intervals promise {whole['nominal_coverage']:g} %\n")
+    print(f"\n{evaluation.machine}: {whole['mixes']} mixes never run before, {whole['predictions']} predictions each;")
+    print(f"all models trained on the same {rows} rows; intervals promise {whole['nominal_coverage']:g} %\n")
     print(f"{'[%]':22}" + "".join(f"{name:>10}" for name in COLUMNS))
-    for model, errors in evaluation.models.items():
-        print(f"{model:22}" + "".join(f"{getattr(errors, name):10.2f}" for name in COLUMNS), flush=True)
-    if rows is None or (ours := default_of(evaluation.models)) is None:
+    for model, each in evaluation.models.items():
+        print(f"{model:22}" + "".join(f"{getattr(each, name):10.2f}" for name in COLUMNS), flush=True)
+    if (ours := default_of(evaluation.models)) is None:
         return
     print(f"\n{ours} by network function")
     for nf, by_model in evaluation.per_nf.items():

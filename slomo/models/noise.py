@@ -17,7 +17,8 @@ from slomo.models.interval_ends import LEAST
 class MeasurementNoise(Stored):
     """Noise of an NF's measurements, computed from repeated runs."""
 
-    #: Standard deviation of a row's throughput (the mean of its replicates), as a share of the throughput.
+    #: Standard deviation of the mean of a row's replicates, as a share of the throughput. Rows have their median, which
+    #: varies by up to a quarter more; intervals of the mean that subtract this, too, hold too seldom.
     row: float
     #: Standard deviation of one run's throughput, as a share of the throughput.
     next_measurement: float
