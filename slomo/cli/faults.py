@@ -91,6 +91,7 @@ _EITHER = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM}
 _OWN_FILES = "XDG_CACHE_HOME names the folder of slomo's own files"
 _HINTS = {
     errno.ENOENT: "check the path",
+    errno.EEXIST: "a file has this name: name a folder",
     errno.EISDIR: "name a file, not a directory",
     errno.ENOSPC: "free some space, then run the same command again; finished runs are kept",
     errno.EACCES: f"choose a place you may write to, or ask for the right; {_OWN_FILES}",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slomo.vocabulary.numbers import MOST_SEED
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -73,7 +75,7 @@ POLICY = Name(
 )
 POSITIVE_COUNT = Number(int, 1, MOST, "n")
 COUNT = Number(int, 0, MOST, "n")
-SEED = Number(int, 0, 2**63 - 1, "n")
+SEED = Number(int, 0, MOST_SEED, "n")
 SHARE = Number(float, 0.0, 1.0, "share")
 AMOUNT = Number(float, 0.0, 1e9)
 #: A time above 0, in seconds or milliseconds.

@@ -23,6 +23,7 @@ from slomo.files.yaml_text import MOST_LEVELS, YamlText
 
 T = TypeVar("T")
 _PLACE = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
+_NUMBER = re.compile(r"'[-+]?[\d.]+([eE][-+]?\d+)?'")
 _LEAVES = (msgspec.inspect.FloatType, msgspec.inspect.IntType, msgspec.inspect.StrType, msgspec.inspect.AnyType)
 _OBJECTS = (msgspec.inspect.DataclassType, msgspec.inspect.StructType)
 _WORDS = {
@@ -338,6 +339,8 @@ def _in_words(problem: str, data: Any, kind: Any) -> tuple[str, Position, str | 
     what = f"field '{_dotted(position)}': got {got}" if position else _whole(data)
     if re.fullmatch(r"a number <=? 1\.0", needed) and _at(data, position) <= 100:
         described = f"a share, not a percentage: {got} % is written {_at(data, position) / 100:g}"
+    if "number" in needed and _NUMBER.fullmatch(got):
+        described = "write numbers without quotes, and in YAML with a point before the exponent: 1.0e-3"
     return f"{what}, needed {needed}", position, described
 
 

@@ -46,7 +46,7 @@ def write_durably(path: str | Path, content: str | bytes | Callable[[BinaryIO], 
     except OSError as error:
         raise StoreError(
             f"{place}: cannot be written: {error.strerror or error}",
-            hint="free some space or choose a folder you may write to",
+            hint="name a file in it" if place.is_dir() else "free some space or choose a folder you may write to",
         ) from None
     finally:
         if draft:

@@ -77,10 +77,19 @@ def read_bytes(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None =
 
 def read_text(path: str | Path, limit: int = DOCUMENT_BYTES, hint: str | None = None, sha256: str = "") -> str:
     """Return the text (UTF-8, with or without byte order mark) of a regular file; errors as for :func:`read_bytes`."""
+    return decoded(read_bytes(path, limit, hint, sha256), path, hint)
+
+
+def decoded(data: bytes, path: str | Path, hint: str | None = None, encoding: str = "utf-8-sig") -> str:
+    """Return a file's text. Raises ConfigurationError with the line that is not text in this encoding."""
     try:
-        return read_bytes(path, limit, hint, sha256).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path}: is not text in UTF-8", hint=hint) from None
+        return data.decode(encoding)
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise ConfigurationError(
+            f"{path}: line {line} is not text in {encoding.upper().removesuffix('-SIG')}",
+            hint=hint or "convert the file, for instance: iconv -f LATIN1 -t UTF-8",
+        ) from None
 
 
 def _through_link(path: str | Path, flags: int) -> int:

@@ -162,7 +162,9 @@ def _coded(batch: "pa.RecordBatch") -> tuple[list[tuple[int, str]], NDArray[np.i
         held = beside.type.value_type if kinds.is_dictionary(beside.type) else beside.type
         raise ConfigurationError(f"column '{COMPETITORS}' holds {held}, needed lists of text", hint=_HINT)
     if beside.null_count:
-        raise InvalidValueError(f"column '{COMPETITORS}' lacks {beside.null_count} values", hint="[] says: alone")
+        raise InvalidValueError(
+            f"column '{COMPETITORS}': {beside.null_count} of {len(beside)} lists are missing", hint="[] says: alone"
+        )
     flat, sizes = beside.flatten(), np.diff(beside.offsets.to_numpy(zero_copy_only=False)).astype(np.int64)
     targets = _dictionary(batch.column(TARGET), TARGET)
     others = _dictionary(flat, COMPETITORS)
@@ -188,7 +190,8 @@ def _dictionary(values: "pa.Array", column: str) -> "pa.DictionaryArray":
 
     if values.null_count:
         raise InvalidValueError(
-            f"column '{column}' lacks {values.null_count} names", hint="leave mixes without names out"
+            f"column '{column}': {values.null_count} of {len(values)} names are missing",
+            hint="leave mixes without names out",
         )
     inner = values.type.value_type if kinds.is_dictionary(values.type) else values.type
     if not (kinds.is_string(inner) or kinds.is_large_string(inner) or (kinds.is_null(inner) and not len(values))):

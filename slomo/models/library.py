@@ -273,6 +273,8 @@ def load_library(directory: str | Path) -> ModelLibrary:
     if not isinstance(directory, (str, os.PathLike)):
         what = type(directory).__name__
         raise InvalidValueError(f"{what} is no library of models", hint="give the folder they were saved in, 'models'")
+    if Path(directory).is_file():
+        raise ConfigurationError(f"'{directory}' is a file, needed a folder of models", hint="name what `train` wrote")
     if not Path(directory).is_dir():
         steps = (
             f"slomo train slomo-e5-2620v4 --models {directory}, or on your own: slomo profile NF --out profile.parquet"

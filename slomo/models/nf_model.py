@@ -216,7 +216,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
         }
         unknown = [key for key in values if key not in self.traffic]
         if unknown:
-            raise UnknownNameError(f"traffic attribute of '{self.workload.nf}'", unknown[0], self.traffic)
+            raise UnknownNameError("traffic attribute", unknown[0], self.traffic, where=f"of '{self.workload.nf}'")
         traffic_values = {**self.traffic, **values}
         names = self.model(name).feature_names
         missing = [

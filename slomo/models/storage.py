@@ -195,7 +195,7 @@ def read_index(directory: Path) -> list[Entry]:
 
 def _index(directory: Path) -> dict[str, Any]:
     path = directory / INDEX
-    content = read_text(path, hint="the folder of models (--models) lacks its index: check the path, or train again")
+    content = read_text(path, hint="the folder of models lacks its index: check the path, or train again")
     try:
         data = _parsed(content, path)
         convert(data.get("models"), list[dict[str, Any]], "models")

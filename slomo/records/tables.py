@@ -22,7 +22,7 @@ from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.files.documents import check_version
 from slomo.files.durable import write_durably
 from slomo.files.json_text import parse_json
-from slomo.files.opening import open_regular, read_bytes
+from slomo.files.opening import decoded, open_regular, read_bytes
 from slomo.vocabulary.workload import canonical_json
 
 CSV_MARK = "#slomo-dataset: "
@@ -76,7 +76,7 @@ def write_parquet(path: Path, frame: pd.DataFrame, environment: Mapping[str, Any
 
 def read_csv(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Read a file that :func:`write_csv` wrote."""
-    text = read_text(path)
+    text = read_text(path, damaged=True)
     first, _, rest = text.partition("\n")
     if not first.startswith(CSV_MARK):
         fault = "is empty" if not text.strip() else f"does not begin with '{CSV_MARK.strip()}'"
@@ -164,17 +164,17 @@ def check_parquet(path: Path, metadata: Any) -> None:
         )
 
 
-def read_text(path: Path, limit: int = MAX_TEXT_BYTES) -> str:
-    """Return the text of a file of bounded size, without byte order mark and with Unix line ends."""
+def read_text(path: Path, limit: int = MAX_TEXT_BYTES, *, damaged: bool = False) -> str:
+    """Return the text of a file of bounded size, without byte order mark and with Unix line ends.
+
+    With `damaged`, bytes that are no text are replaced instead of refused: the reader leaves out the lines they are on.
+    """
     data = read_bytes(path, limit)
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # UTF-16, which PowerShell writes when output is redirected
-        return _plain_lines(data.decode("utf-16", errors="replace"))
-    if b"\0" in data[:4096].rstrip(b"\0"):
+    wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # UTF-16, which PowerShell writes when output is redirected
+    if not wide and b"\0" in data[:4096].rstrip(b"\0"):
         raise ConfigurationError(f"{path}: holds binary data, needed text")
-    return _plain_lines(data.decode("utf-8-sig", errors="replace"))
-
-
-def _plain_lines(text: str) -> str:
+    encoding = "utf-16" if wide else "utf-8-sig"
+    text = data.decode(encoding, errors="replace") if damaged else decoded(data, path, encoding=encoding)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -208,7 +208,7 @@ def stages_of(nf: NetworkFunction, workload: Workload) -> list[tuple[NetworkFunc
         if name in SHARED_SETTINGS:
             owners = list(range(len(stages)))
         if not owners:
-            raise UnknownNameError(f"setting of '{nf.name}'", name, {*nf.settings, *SHARED_SETTINGS})
+            raise UnknownNameError("setting", name, {*nf.settings, *SHARED_SETTINGS}, where=f"of '{nf.name}'")
         for i in owners:
             parts[i][name.removeprefix(f"{stages[i].name}.")] = value
     return [

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from slomo.errors import InvalidValueError
 
+#: Largest seed that datasets can hold.
+MOST_SEED = 2**63 - 1
+
 
 def whole_number(what: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """Return a whole number from `least` to `most`; InvalidValueError for anything else, including booleans and 2.0."""

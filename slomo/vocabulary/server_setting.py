@@ -53,7 +53,9 @@ class ServerSetting:
                 raise InvalidValueError(f"way mask {mask:#x}, needed one way or more", hint="0x3 is ways 0 and 1")
         for percent in self.bandwidth_percent or ():
             if not 0.0 < percent <= 100.0:
-                raise InvalidValueError(f"memory bandwidth of {percent:g} %, needed above 0 to 100")
+                raise InvalidValueError(
+                    f"memory bandwidth of {percent:g} %, needed above 0 to 100", hint="100 is no throttle"
+                )
         for weight in self.weights or ():
             if not 0.0 < weight < math.inf:
                 raise InvalidValueError(f"CPU weight {weight:g}, needed above 0")

@@ -141,7 +141,7 @@ class ChainSystem:
         for chain in self.chains:
             for name in chain.stages:
                 if name not in names:
-                    raise UnknownNameError(f"stage of chain '{chain.name}'", name, names)
+                    raise UnknownNameError("stage", name, names, where=f"of chain '{chain.name}'")
             if chain.packet_size_b > self.buffer_b:
                 raise InvalidValueError(
                     f"chain '{chain.name}' sends packets of {chain.packet_size_b} B, a buffer holds {self.buffer_b} B",

@@ -18,6 +18,8 @@ from slomo.vocabulary.metrics import METRICS, Scope, metric
 
 SCHEMA_VERSION = 1
 Floats = NDArray[np.float64]
+#: Largest value of a metric, in any unit; trees read single precision, which overflows beyond 3e38.
+_MOST = 1e30
 
 
 @dataclass(frozen=True, eq=True)
@@ -138,9 +140,9 @@ def _checked(name: str, value: float | None) -> float:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise InvalidValueError(f"{name} is {str(value)[:40]!r}, needed a number [{metric(name).unit}]") from None
-    if not math.isfinite(number) or number < 0.0:
+    if not 0.0 <= number <= _MOST:
         raise InvalidValueError(
-            f"{name} is {number:g} {metric(name).unit}, but no metric can be negative or infinite",
+            f"{name} is {number:g} {metric(name).unit}, needed 0 to {_MOST:g}",
             hint="drop the sample it came from; PCM prints such values in the first second of a run",
         )
     return number

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from slomo.errors import InvalidValueError
+from slomo.files.documents import in_document
 from slomo.vocabulary.workload import Setting, Traffic, Workload
 
 _SHAPE = re.compile(
@@ -19,8 +20,8 @@ _SHAPE = re.compile(
 )
 _NUMBER = r"(\d{1,18}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?)"
 _TRAFFIC = {
-    "packet_size_b": re.compile(r"^(\d{1,12})B$"),
-    "flow_count": re.compile(r"^(\d{1,12})f$"),
+    "packet_size_b": re.compile(r"^(\d{1,40})B$"),
+    "flow_count": re.compile(r"^(\d{1,40})f$"),
     "zipf_exponent": re.compile(rf"^zipf{_NUMBER}$"),
     "offered_mpps": re.compile(rf"^{_NUMBER}Mpps$"),
 }
@@ -140,6 +141,8 @@ def _configuration(text: str | None, whole: str) -> dict[str, Setting]:
             raise InvalidValueError(
                 f"'{whole}': '{part}' is no setting", hint="write for instance synthetic(data_size_mib=8,iterations=2)"
             )
+        if name in pairs:
+            raise InvalidValueError(f"'{whole}': '{part}' is a second value of {name}, needed one")
         pairs[name] = _setting(value)
     return pairs
 
@@ -170,4 +173,5 @@ def _traffic(text: str | None, whole: str) -> Traffic:
         values[name] = int(number[1]) if name in ("packet_size_b", "flow_count") else float(number[1])
     if "zipf_exponent" in values:
         values["flow_distribution"] = "zipf"
-    return Traffic(**values)
+    with in_document(f"'{whole}'"):
+        return Traffic(**values)

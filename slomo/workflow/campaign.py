@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.profiling.plans.latency_plans import LOADS, check_loads
 from slomo.vocabulary.network_function import NetworkFunction
-from slomo.vocabulary.numbers import path_of, positive_number, whole_number
+from slomo.vocabulary.numbers import MOST_SEED, path_of, positive_number, whole_number
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.outcome import AdaptiveOutcome
@@ -62,7 +62,8 @@ class PlanSettings:
                 "design 'link' has every tenant's memory on another socket, plan 'all' adds mixes that have not",
                 hint="use plan pressure",
             )
-        for name in ("runs", "mixes", "replicates", "seed"):
+        whole_number("seed", self.seed, 0, MOST_SEED)
+        for name in ("runs", "mixes", "replicates"):
             if (number := getattr(self, name)) is not None and not (name == "mixes" and self.named_mixes):
                 whole_number(name, number)
         if self.target_error is not None:

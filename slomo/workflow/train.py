@@ -17,7 +17,7 @@ from slomo.training.features import Subject
 from slomo.training.training import train as train_library
 from slomo.training.transfer import transfer
 from slomo.vocabulary.machine import Machine
-from slomo.vocabulary.numbers import whole_number
+from slomo.vocabulary.numbers import MOST_SEED, whole_number
 from slomo.workflow.names import dataset_of, machine_named, machine_of_dataset
 from slomo.workflow.progress import listening
 
@@ -80,6 +80,7 @@ def train(
         For several datasets that must not be merged.
     """
     targets = (targets,) if isinstance(targets, str) else targets
+    whole_number("seed", seed, 0, MOST_SEED)
     if start is not None:
         if models is not None or scheduler is not None:
             raise InvalidValueError("models or a scheduler named beside models to start from: these are carried whole")
@@ -91,7 +92,6 @@ def train(
             hint="name a dataset: slomo train profile.parquet, or one that ships: slomo train slomo-e5-2620v4",
         )
     measured = dataset_of(dataset)
-    whole_number("seed", seed)
     listener = listening(progress, "training", unit="step") or Silent()
 
     def each(fit: Callable[[Subject], NFModel], functions: Iterable[Subject]) -> Iterator[NFModel]:

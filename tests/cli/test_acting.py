@@ -73,13 +73,15 @@ def test_whatif_answers_ways_throttles_weights_and_nodes(partitions: Path, capsy
 def test_whatif_advises_and_says_by_its_exit_code_what_breaks(
     partitions: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 1 says that a promise breaks; advice brings memory home and says that everything holds then."""
+    """Exit code 1 says that a promise breaks; advice brings memory home, and gives the reasons of its verdicts."""
     far = ["whatif", "lpm", "stats", "--nodes", "1,0", "--slo", "0=0.92", "--profiles", str(partitions)]
 
     assert main(far) == 1
     assert "NO" in capsys.readouterr().out
     assert main([*far, "--advise"]) == 0
     assert "smallest change" in capsys.readouterr().out
+    assert main(["whatif", "lpm", "stats", "--slo", "0=0.95", "--advise", "--profiles", str(partitions)]) == 0
+    assert "1:stats: extrapolated; cards write" in capsys.readouterr().err
     assert main(["whatif", "lpm", "stats", "--slo", "0=1.0", "--advise", "--profiles", str(partitions)]) == 1
     assert "move a tenant elsewhere" in capsys.readouterr().out
 
@@ -138,6 +140,8 @@ def test_whatif_takes_the_only_machine_of_the_models(
         (["--cores", "0,99"], "core 99 asked for, it has cores 0 to 15"),
         (["--bandwidth-percent", "few,100"], "'few' is no whole number"),
         (["--slo", "2=0.9"], "for 2 tenants"),
+        (["--slo", "1=9"], "write 1=0.09 for 9 %"),
+        (["--slo", "1=0.9", "--slo", "1=0.8"], "'1=0.8' is a second promise to tenant 1"),
         (["--learn"], "--learn was given without --models"),
         (["--models", "models"], "--profiles and --models were given"),
     ],

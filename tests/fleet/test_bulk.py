@@ -130,8 +130,8 @@ def test_what_cannot_be_predicted_is_told(capsys, toy_models, toy_table, mixes_f
             [pa.array([b"\xff\xfe"]).cast(pa.binary()).view(pa.string()), pa.array([["nat"]])],
             ["target", "competitors"],
         ),
-        "lacks 1 names": pa.table({"target": ["lpm", None], "competitors": [["nat"], []]}),
-        "lacks 1 values": pa.table({"target": ["lpm", "lpm"], "competitors": [["nat"], None]}),
+        "1 of 2 names are missing": pa.table({"target": ["lpm", None], "competitors": [["nat"], []]}),
+        "1 of 2 lists are missing": pa.table({"target": ["lpm", "lpm"], "competitors": [["nat"], None]}),
     }
     for words, table in cases.items():
         pq.write_table(table, tmp_path / "bad.parquet")

@@ -276,7 +276,7 @@ def test_percent_is_not_a_share() -> None:
     ("fields", "error", "said"),
     [
         ({"selector": {"rak": "r1"}}, UnknownNameError, "did you mean 'rack'"),
-        ({"spread": "zone"}, UnknownNameError, "label in spread"),
+        ({"spread": "zone"}, UnknownNameError, "unknown label 'zone' in spread"),
         ({"replicas": 9, "min_replicas": 9, "spread": "rack"}, InvalidValueError, "min_replicas is 9"),
         ({"replicas": 9, "min_replicas": 9, "max_per_host": 1}, InvalidValueError, "6 of those"),
         ({"replicas": 13, "min_replicas": 13, "max_per_host": 2}, InvalidValueError, "needed at most 12"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from slomo.cli.main import main
+from slomo.cli.verbs.place_output import show_prices
 from slomo.errors import ConfigurationError, InvalidValueError
 from slomo.models.library import ModelLibrary
 from slomo.models.partition_profile import load_profiles, save_profiles
@@ -19,7 +20,7 @@ from slomo.records.run import Phase, RunRecord, TenantSample
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
-from slomo.workflow.place import PRICED, make_judge, place_at_price
+from slomo.workflow.place import PRICED, Priced, make_judge, place_at_price
 
 MACHINE = "e5-2620v4"
 FUNCTIONS = {"lpm": (5.0, 20.0, 0.002), "stats": (3.6, 30.0, 0.001), "firewall": (0.4, 1.0, 0.0)}
@@ -364,3 +365,6 @@ def test_the_command_shows_what_each_confidence_costs(folder, capsys) -> None:
     assert all(each["cost"] == pytest.approx(each["servers"] + 2 * each["broken"]) for each in priced)
     assert run(folder, "--price-per-broken", "2", "--confidence", "0.9") == 2
     assert "the price chooses the confidence" in capsys.readouterr().err
+    show_prices([Priced(confidence, 8, 3.0, 0.0, 3.0) for confidence in PRICED], 0.995)
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert shown == [f"{confidence:g}" for confidence in PRICED]

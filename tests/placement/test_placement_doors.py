@@ -113,7 +113,7 @@ BAD = {
                     "100 % short; is that pps? 1.2e+06 pps are 1.2 Mpps"),
     "negative gbps": ({"id": "a", "nf": "lpm", "gbps": [-1]}, ("--policy", "octans"), 2, "requests.0.gbps.0"),
     "gbps for no chain policy": ({"id": "a", "nf": "lpm", "gbps": [1]}, (), 2, "rates over time"),
-    "unknown chain": ({"id": "a", "chain": ["lpn"], "gbps": [1]}, ("--policy", "octans"), 2, "of chain 'a' 'lpn'"),
+    "unknown chain": ({"id": "a", "chain": ["lpn"], "gbps": [1]}, ("--policy", "octans"), 2, "'lpn' of chain 'a'"),
     "no gbps": ({"id": "a", "nf": "lpm"}, ("--policy", "octans"), 2, "give gbps"),
     "snapshot": ({"id": "a", "nf": "lpm", "gbps": [1]}, ("--policy", "octans", "--snapshot", ":s"), 2, "--snapshot"),
 }  # fmt: skip

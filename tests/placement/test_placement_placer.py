@@ -268,6 +268,23 @@ def test_rebalance_swaps_where_no_server_has_room(library, ask) -> None:
     assert kept(placer)
 
 
+def test_rebalance_moves_a_request_once(library, ask) -> None:
+    """A request that moved to a server which is emptied next moves straight to its last place."""
+    servers = tuple(Server(f"s{n}", MACHINE, resources={"memory_gib": 12.0}) for n in range(3))
+    placer = Placer(library, Cluster(servers), "first-fit")
+    sizes = {"a": 2.0, "b": 2.0, "filler": 8.0, "c": 1.0, "d": 1.0, "e": 1.0, "more": 9.0, "last": 1.0}
+    for name, gib in sizes.items():
+        assert placer.admit(ask(name, "firewall", 0.1, resources={"memory_gib": gib})).accepted
+    placer.remove("filler")
+    placer.remove("more")
+
+    moves = placer.rebalance(4)
+    assert [(move.request, move.source, move.target) for move in moves] == [
+        ("a", "s0", "s1"), ("b", "s0", "s1"), ("last", "s2", "s1"),
+    ]  # fmt: skip
+    assert placer.servers_used == 1
+
+
 def test_rebalance_empties_servers_within_the_moves_allowed(library, cluster, ask) -> None:
     """A server left with one NF is emptied by one move; with none allowed nothing moves."""
     placer = Placer(library, cluster)

@@ -175,6 +175,15 @@ def test_tables_without_rows_are_refused(table, text, name, complaint):
         import_table(table(text, name), mapping)
 
 
+def test_tables_in_another_encoding_are_refused(table):
+    """Two names that differ in letters outside of UTF-8 do not become one function."""
+    path = table("nf,ipc,perf\näa,1,2\nöa,1,3\n", "t.csv")
+    path.write_bytes(path.read_text(encoding="utf-8").encode("latin1"))
+    mapping = table("machine: m\ncolumns:\n  nf: {label: nf}\n  perf: {target: throughput}\n", "m.yaml")
+    with pytest.raises(ConfigurationError, match=r"t\.csv: line 2 is not text in UTF-8\nhint: .*iconv"):
+        import_table(path, mapping)
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

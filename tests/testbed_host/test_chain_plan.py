@@ -74,7 +74,7 @@ def test_flags_come_from_the_description() -> None:
 @pytest.mark.parametrize(
     ("stage", "chain", "kind", "message"),
     [
-        ("{nf: nothing, core: CORE}", "{stages: [nat], mpps: 1}", UnknownNameError, "network function of stage 'nat'"),
+        ("{nf: nothing, core: CORE}", "{stages: [nat], mpps: 1}", UnknownNameError, "of stage 'nat'"),
         ("{cycles: 9, core: 4000}", "{stages: [nat], mpps: 1}", InvalidValueError, "stages.nat.core is 4000"),
         ("{cycles: 9, core: CORE}", "{stages: [nat], kind: tcp, mpps: 1}", InvalidValueError, "needed 590 B"),
         (

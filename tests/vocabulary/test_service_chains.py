@@ -37,7 +37,7 @@ def test_document_becomes_values() -> None:
     ("old", "new", "message"),
     [
         ("[nat, fw, log]", "[nat, fw, nat]", "chain 'web' comes back to nat: nat -> fw -> nat"),
-        ("[nat, fw, log]", "[nat, fv, log]", "unknown stage of chain 'web' 'fv'\nhint: did you mean 'fw'"),
+        ("[nat, fw, log]", "[nat, fv, log]", "unknown stage 'fv' of chain 'web'\nhint: did you mean 'fw'"),
         ("shares: 2048", "shares: 300000", "stage 'fw': 300000 CPU shares, a cgroup takes 2 to 262144"),
         ("capacity: 1024", "capacity: 1000", "a ring of 1000 packets, needed a power of two\nhint: 1024 would do"),
         ("packet_size_b: 1500", "packet_size_b: 9000", "sends packets of 9000 B, a buffer holds 2048 B"),

@@ -55,9 +55,9 @@ def test_missing_is_not_zero() -> None:
     assert vector.to_array(("IPC", "L3MISS"))[1] == 0.0
 
 
-@pytest.mark.parametrize("bad", [-1.0, math.inf, -math.inf])
+@pytest.mark.parametrize("bad", [-1.0, math.inf, -math.inf, 1e31])
 def test_vectors_refuse_impossible_values(bad: float) -> None:
-    """No metric is negative or infinite."""
+    """No metric is negative, infinite, or too large for single precision."""
     with pytest.raises(InvalidValueError, match="READ"):
         MetricVector({"READ": bad})
 

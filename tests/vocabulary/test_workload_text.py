@@ -69,6 +69,7 @@ def test_instances_follow_the_last_colon() -> None:
         "s@1B",
         "s@64B:2:3",
         "s@64B,1500B",
+        "s(a=1,a=2)",
     ],
 )
 def test_what_names_no_workload_is_refused(text: str) -> None:

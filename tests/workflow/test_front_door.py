@@ -63,7 +63,8 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "store": (lambda _: slomo.profile("lpm", plan="solo", store=3), "store is 3"),  # type: ignore[arg-type]
     "target-error": (lambda _: slomo.profile("lpm", target_error="x"), "target_error is 'x'"),  # type: ignore[arg-type]
     "mixes": (lambda _: slomo.profile("lpm", plan="mixes", mixes="x"), "mix 'x' has 1 network functions"),
-    "training-seed": (lambda _: slomo.train("slomo-e5-2620v4", seed="x"), "seed is 'x'"),  # type: ignore[arg-type]
+    "negative-seed": (lambda _: slomo.profile("lpm", plan="solo", seed=-1), "seed is -1, needed a whole number from 0"),
+    "training-seed": (lambda _: slomo.train("slomo-e5-2620v4", seed=-1), "seed is -1, needed a whole number from 0"),
     "packet-size": (lambda _: slomo.Traffic(packet_size_b="64"), "packet_size_b is '64', needed a number"),  # type: ignore[arg-type]
     "traffic": (lambda _: slomo.Workload("lpm", traffic={}), "is no Traffic"),  # type: ignore[arg-type]
     "workload": (lambda _: slomo.Workload(3), "3 is no name"),  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def _check_names(
     for item in chains:
         for workload in item.request.chain:
             if workload.nf not in nf_names and not {*stage_names(workload.nf)} <= nf_names:
-                raise UnknownNameError(f"network function of chain '{item.request.id}'", workload.nf, nf_names)
+                raise UnknownNameError("network function", workload.nf, nf_names, where=f"of chain '{item.request.id}'")
 
 
 def judge_on_nodes(placed: "PlacedChains", options: dict[str, Any]) -> "Judgement":

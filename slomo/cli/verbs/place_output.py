@@ -37,8 +37,13 @@ price_option = click.option(
 
 def show_prices(priced: "Sequence[Priced]", chosen: float) -> None:
     """Print the total cost at each confidence, and the confidence that was chosen."""
-    rows = [(p.confidence, p.placed, p.servers, p.broken, p.cost, "taken" * (p.confidence == chosen)) for p in priced]
-    emit_table(("confidence", "placed", "cost of servers", "servers expected to break", "together", ""), rows)
+    emit_table(
+        ("confidence", "placed", "cost of servers", "servers expected to break", "together", ""),
+        [
+            (f"{p.confidence:g}", p.placed, p.servers, p.broken, p.cost, "taken" * (p.confidence == chosen))
+            for p in priced
+        ],
+    )
 
 
 def show_measurements(measurements: "Measurements") -> None:

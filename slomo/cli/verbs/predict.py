@@ -250,15 +250,17 @@ def _machine(requested: str | None, default: str, library: "ModelLibrary") -> st
 def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, float]:
     pairs: dict[str, float] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        name, equals, value = map(str.strip, text.partition("="))
+        if name in pairs:
+            raise InvalidValueError(f"{option} '{text}' is a second value of {name}, needed one")
         try:
-            pairs[name.strip()] = float(value)
+            pairs[name] = float(value)
         except ValueError:
             equals = ""
-        if not equals or not name.strip():
+        if not equals or not name:
             raise InvalidValueError(
                 f"{option} '{text}' is no pair of a name and a number",
-                hint=f"write for instance {option} {name.strip() or 'L3OCC'}=1024",
+                hint=f"write for instance {option} {name or 'L3OCC'}=1024",
             )
     return pairs
 

@@ -323,7 +323,7 @@ def check_neighbours(requests: Sequence[Request], placed: Collection[str]) -> No
     for request in requests:
         for name in (*request.affinity, *request.anti_affinity):
             if isinstance(name, str) and name not in names:
-                raise UnknownNameError(f"request in the affinity of '{request.id}'", name, sorted(names)[:50])
+                raise UnknownNameError("request", name, sorted(names)[:50], where=f"in the affinity of '{request.id}'")
         for name in request.affinity:
             if isinstance(name, str) and (other := asked.get(name)) is not None:
                 _check_together(request, other)
@@ -357,7 +357,7 @@ def check_possible(requests: Iterable[Request], cluster: Cluster) -> None:
         fields += [("survives", request.survives)] if request.survives else []
         for field, name in fields:
             if name not in values:
-                raise UnknownNameError(f"label in {field} of request '{request.id}'", name, values)
+                raise UnknownNameError("label", name, values, where=f"in {field} of request '{request.id}'")
         least = max(request.min_replicas, 2 if request.survives else 1)
         for label in request.apart:
             if least > len(values[label]):

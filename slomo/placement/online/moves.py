@@ -4,8 +4,8 @@ ResQ (NSDI'18) section 5.3 migrates only if that saves enough; here a server is 
 that no move is useless.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slomo.placement.feasibility.mixes import without
@@ -43,8 +43,26 @@ def consolidate(core: "Admission", max_moves: int) -> tuple[Move, ...]:
         if 0 < _load(state, server) <= max_moves - len(done):
             moves = _emptied(core, server, before, max_moves - len(done), swaps=failed < SWAPPED_SERVERS)
             failed += not moves
-            done += moves
+            done = _joined(done, moves)
     return tuple(done)
+
+
+def _joined(done: Sequence[Move], moves: Sequence[Move]) -> list[Move]:
+    """Return earlier and later moves; a request moves once, later, if nothing took the place that it left.
+
+    >>> _joined([Move("nat", "a", "b")], [Move("ids", "b", "c"), Move("nat", "b", "c")])
+    [Move(request='ids', source='b', target='c'), Move(request='nat', source='a', target='c')]
+    """
+    made = list(done)
+    filled = {move.target for move in (*done, *moves)}
+    for move in moves:
+        earlier = [each for each in done if each.request == move.request]
+        alone = len(earlier) == 1 == sum(each.request == move.request for each in moves)
+        if alone and earlier[0].target == move.source and earlier[0].source not in filled:
+            made.remove(earlier[0])
+            move = replace(move, source=earlier[0].source)
+        made.append(move)
+    return made
 
 
 def _load(state: ClusterState, server: int) -> int:

@@ -32,7 +32,7 @@ def checked_amounts(whose: str, amounts: Mapping[str, float]) -> Amounts:
     """Return amounts of resources in order of their names; raises an error for an invalid amount."""
     for name, amount in amounts.items():
         if name not in RESOURCES:
-            raise UnknownNameError(f"resource of {whose}", name, RESOURCES)
+            raise UnknownNameError("resource", name, RESOURCES, where=f"of {whose}")
         if not (math.isfinite(amount) and amount >= 0.0):
             raise InvalidValueError(f"{whose}: {name} is {amount!r}, needed a number from 0")
     return tuple(sorted(amounts.items()))

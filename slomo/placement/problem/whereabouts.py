@@ -49,7 +49,7 @@ class Taint:
         """Parse ``key``, ``key=value``, ``key:effect`` or ``key=value:effect``."""
         pair, _, effect = text.partition(":")
         if effect and effect not in EFFECTS:
-            raise UnknownNameError(f"effect of taint '{text}'", effect, EFFECTS)
+            raise UnknownNameError("effect", effect, EFFECTS, where=f"of taint '{text}'")
         key, _, value = pair.partition("=")
         return cls(key, value, effect)
 

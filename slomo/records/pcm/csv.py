@@ -72,7 +72,7 @@ class _Header:
 
 def read_pcm_text(path: Path) -> PcmText:
     """Read the samples of a ``pcm -csv`` or ``pcm-memory -csv`` file."""
-    text = read_text(path, MAX_BYTES)
+    text = read_text(path, MAX_BYTES, damaged=True)
     if not text.strip("\0 \n"):
         raise ConfigurationError(f"{path}: is empty, needed the output of `pcm -csv`", hint=_EMPTY_HINT)
     start = "".join(text.splitlines(keepends=True)[:4])

@@ -141,7 +141,7 @@ class _Filler:
     def _check(self, name: str, value: Setting) -> None:
         setting_names = {*self.nf.settings, *self.sizes, "packet_buffers", "burst", "packet_size_b"}
         if name not in setting_names:
-            raise UnknownNameError(f"setting of '{self.nf.name}'", name, setting_names)
+            raise UnknownNameError("setting", name, setting_names, where=f"of '{self.nf.name}'")
         if name in knobs():
             knobs()[name].check(value)
         if name == "instances" and value != 1:
@@ -165,7 +165,7 @@ class _Filler:
         if not text.startswith("$"):
             return text
         if text[1:] not in self.settings:
-            raise UnknownNameError(f"setting of '{self.nf.name}'", text[1:], self.settings)
+            raise UnknownNameError("setting", text[1:], self.settings, where=f"of '{self.nf.name}'")
         return self.settings[text[1:]]
 
     def structure(self, item: StructureSection) -> Structure:

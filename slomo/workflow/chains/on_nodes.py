@@ -108,7 +108,7 @@ def place_chains(
     for machine, key in itertools.product(cluster.machines, keys) if by_needs else ():
         if estimates.profile(machine, key) is None and (machine, key) not in estimates.library:
             known = [name for place, name in estimates.profiles if place == machine]
-            raise UnknownNameError(f"network function in the profiles of '{machine}'", key, known)
+            raise UnknownNameError("network function", key, known, where=f"in the profiles of '{machine}'")
     if chain_policy(policy).predicts:
         estimates.check_names([item.request for item in chains], cluster.machines)
     judges_by_machine = {

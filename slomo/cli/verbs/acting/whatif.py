@@ -167,8 +167,7 @@ def command(
 
 
 def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
-    emit_table(_HEADERS, [_row(row) for row in answer.rows()])
-    note_reasons((row["tenant"], row["verdict"], row["reasons"]) for row in answer.rows())
+    _print_rows(answer.rows())
     if not with_advice:
         return
     click.echo()
@@ -180,7 +179,12 @@ def _print(answer: "PartitionAnswer", with_advice: bool) -> None:
         click.echo("every promise holds as it is")
     else:
         click.echo("smallest change that keeps every promise:")
-        emit_table(_HEADERS, [_row(row) for row in answer.rows(advised=True)])
+        _print_rows(answer.rows(advised=True))
+
+
+def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    emit_table(_HEADERS, [_row(row) for row in rows])
+    note_reasons((row["tenant"], row["verdict"], row["reasons"]) for row in rows)
 
 
 def _row(row: dict[str, Any]) -> tuple[object, ...]:
@@ -256,23 +260,25 @@ def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionProf
 
 
 def _promises(slo: tuple[str, ...], tenants: int) -> dict[int, float]:
-    promises = {}
+    promises: dict[int, float] = {}
     for text in slo:
         place, _, share = text.partition("=")
         try:
-            promises[int(place)] = float(share)
+            tenant, promised = int(place), float(share)
         except ValueError:
             raise UsageError(
                 f"--slo '{text}' is not understood, needed a tenant's place, counted from 0, and a share of its solo",
                 hint="write 0=0.9: the first tenant, 90 % of solo",
             ) from None
-        if not 0 <= int(place) < tenants or not 0.0 < promises[int(place)] <= 1.0:
-            percent = promises[int(place)]
-            slip = f"{percent / 100:g} for {percent:g} %" if percent > 1.0 else "0=0.9 for the first tenant"
+        if not 0 <= tenant < tenants or not 0.0 < promised <= 1.0:
+            percent = f"{tenant}={promised / 100:g} for {promised:g} %"
             raise UsageError(
                 f"--slo '{text}' for {tenants} tenants, needed a place from 0 and a share above 0 up to 1",
-                hint=f"write {slip}",
+                hint=f"write {percent if 1.0 < promised <= 100.0 else '0=0.9 for the first tenant'}",
             )
+        if tenant in promises:
+            raise UsageError(f"--slo '{text}' is a second promise to tenant {tenant}, needed one")
+        promises[tenant] = promised
     return promises
 
 

@@ -217,7 +217,7 @@ def stage_flags(stage: ChainStage) -> tuple[str, ...]:
     if stage.workload.nf in NATIVE:
         return ("--nf", stage.workload.nf, *_settings(stage.workload))
     if described is None:
-        raise UnknownNameError(f"network function of stage '{stage.name}'", stage.workload.nf, NATIVE)
+        raise UnknownNameError("network function", stage.workload.nf, NATIVE, where=f"of stage '{stage.name}'")
     raise ConfigurationError(
         f"stage '{stage.name}': '{stage.workload.nf}' is run by '{described.command[0]}', "
         "which takes no packets from a chain's ring",

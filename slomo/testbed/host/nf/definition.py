@@ -64,7 +64,7 @@ class HostDefinition:
         """Return the values of all settings for `workload`. Raises UnknownNameError for an unknown setting."""
         for name in workload.configuration:
             if name not in self.settings:
-                raise UnknownNameError(f"setting of '{self.nf}'", name, self.settings)
+                raise UnknownNameError("setting", name, self.settings, where=f"of '{self.nf}'")
         return {**self.settings, **workload.configuration}
 
 
