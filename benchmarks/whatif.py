@@ -2,7 +2,9 @@
 
 Targets: within 3 % (mean) of the simulator over 200 random partitions per machine, half of them with ways of one's own
 for each tenant, half with ways shared by all or all but one or two; advice breaks an SLO in the judge in at most 5 % of
-the cases. Then mixes whose tenants have their memory on random nodes, with undivided caches. Run:
+the cases. Then mixes whose tenants have their memory on random nodes, with undivided caches. Profiles have the
+simulator's default scale; partitions are judged at a scale at which a way holds as many lines as on the E5-2620 v4,
+since at coarser scales single tenants of shared narrow ways are up to 12 % off (docs/concepts/simulator.md). Run:
 python benchmarks/whatif.py [partitions] [machine ...] [--draw NAME]
 """
 
@@ -22,6 +24,7 @@ from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.network_function import load_network_function
+from slomo.vocabulary.packet_buffers import LINE_B
 from slomo.vocabulary.server_setting import ServerSetting
 from slomo.vocabulary.workload import Workload
 from slomo.workflow.acting.partition_profile import (
@@ -33,22 +36,23 @@ from slomo.workflow.acting.partition_profile import (
 from slomo.workflow.acting.whatif import what_if
 
 NFS = ("mazunat", "lpm", "stats", "snort", "ip-router", "maglev", "firewall", "flowstats")
-SCALE, ACCESSES = 32, 100_000
+#: Cache lines of one way in the simulations that judge.
+LINES_IN_WAY = 16_384
 
 
 def main(partitions: int, machines: list[str], case: str, cases: int | None = None) -> None:
     for name in machines:
         machine = load_machine(name)
         workloads = [Workload(nf) for nf in NFS]
-        testbed = SimulatedTestbed(machine, scale=SCALE, accesses=ACCESSES)
         start = time.perf_counter()
-        knowledge = learn_partitions(testbed, machine, workloads)
+        knowledge = learn_partitions(SimulatedTestbed(machine), machine, workloads)
         took = time.perf_counter() - start
         draw = random.Random(f"benchmark {name}{case}")  # noqa: S311
         apart = [random_partition(machine, workloads, draw) for _ in range(partitions // 2)]
         crowds = [random_crowd(machine, workloads, draw) for _ in range(partitions - partitions // 2)]
         print(f"{name}: {knowledge.runs} profiling runs ({took:.0f} s)", flush=True)
-        outcomes = judged(testbed, knowledge, apart + crowds)
+        scale = max(1, int(machine.llc_mib * 2**20 / LINE_B / machine.llc_ways / LINES_IN_WAY))
+        outcomes = judged(SimulatedTestbed(machine, scale=scale), knowledge, apart + crowds)
         model = next(iter(knowledge.models(machine).values()))
         tell(name, "ways of its own", [error for shared, error in outcomes if not shared], model.half_width())
         shared = [error for shared, error in outcomes if shared]
