@@ -104,7 +104,8 @@ class OneServer:
                 calibration, kind = model.response.calibration, self.kinds[place]
                 ends = calibration.one_interval_mpps(possible_mpps, model.solo_mpps, coverage, kind)
             else:
-                ends = interval_of_one(possible_mpps, model.solo_mpps, NO_ERRORS, (0.0, 0.0))
+                reach = model.alone_reach(coverage)
+                ends = interval_of_one(possible_mpps, model.solo_mpps, NO_ERRORS, (-reach, reach))
             self._ends[place, coverage] = ends
         return ends
 

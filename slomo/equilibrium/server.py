@@ -269,8 +269,10 @@ def _read(
     mpps[alone] = nfs.solo_mpps[who[alone]]
     solo, scores = nfs.solo_mpps[who], _scores(nfs.responses, coverage)[:, who, kinds[servers[at], place]]
     middle, size = shapes_at(nfs.shapes, who, predicted_loss(mpps, solo))
-    measured = alone & ~nfs.is_carried[who]
-    below, above = (np.where(measured, 0.0, middle + size * score) for score in scores)
+    below, above = (middle + size * score for score in scores)
+    if (measured := alone & ~nfs.is_carried[who]).any():
+        reach = np.array([model.alone_reach(coverage) for model in nfs.models])[who]
+        below, above = np.where(measured, -reach, below), np.where(measured, reach, above)
     low, high = ends_mpps(mpps, solo, (below, above))
     into = part[at], order[at, place]
     joint.load[part[:, None], order] = members >= 0

@@ -148,6 +148,10 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
             return None
         return MeasurementNoise(float(stated["row"]), float(stated["next_measurement"]), int(rows.get("fitted", 1)))
 
+    def alone_reach(self, coverage: float) -> float:
+        """Return how far a row alone may be from solo throughput, as a share; 0 if its noise is unknown."""
+        return 0.0 if self.noise is None else self.noise.reach(coverage)
+
     def named(self, name: str) -> str:
         """Return the model family that a name selects: the name itself, or the family chosen by training.
 

@@ -25,6 +25,10 @@ class MeasurementNoise(Stored):
     #: Number of rows that models were fitted to.
     rows: int
 
+    def reach(self, coverage: float) -> float:
+        """Return how far from its mean a row's throughput stays with this probability, as a share of the mean."""
+        return central_quantile(coverage) * self.row
+
     def of_mean(
         self, predicted_mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float
     ) -> tuple[float, float]:
@@ -32,7 +36,7 @@ class MeasurementNoise(Stored):
 
         It is never narrower than the standard error over the fitted rows, and never wider than `interval`.
         """
-        reach = central_quantile(coverage) * self.row * predicted_mpps
+        reach = self.reach(coverage) * predicted_mpps
         least = max(reach / math.sqrt(max(self.rows, 1)), LEAST * solo_mpps)
         sides = predicted_mpps - interval[0], interval[1] - predicted_mpps
         below, above = (max(math.sqrt(max(side**2 - reach**2, 0.0)), least) for side in sides)

@@ -308,7 +308,9 @@ def _composed(servers: _Servers, rows: Indices, how: PredictionOptions) -> Rates
     solo = np.array([model.solo_mpps for model in models] or [np.nan])[target]
     alone = (places < 0).all(axis=1)
     mpps[alone] = solo[alone]
-    low[alone], high[alone] = measured_alone_mpps(solo[alone])
+    if alone.any():
+        reach = np.array([model.alone_reach(how.coverage) for model in models])[target]
+        low[alone], high[alone] = measured_alone_mpps(solo[alone], reach[alone])
     unknown, (served, ends) = np.isnan(mpps), at_most(mpps, (low, high), offered)
     return Rates(*(np.where(unknown, np.nan, each) for each in (served, *ends)))
 

@@ -251,15 +251,15 @@ def interval_mpps(
     return calibration_of(subject, model).interval_mpps(predicted_mpps, subject.solo_mpps, coverage, kind)
 
 
-def measured_alone_mpps(solo_mpps: Floats) -> tuple[Floats, Floats]:
-    """Return lower and upper bound for an NF without neighbours [Mpps], from the scatter of its solo runs."""
-    return ends_mpps(solo_mpps, solo_mpps, (0.0, 0.0))
+def measured_alone_mpps(solo_mpps: Floats, reach: Floats | float) -> tuple[Floats, Floats]:
+    """Return lower and upper bound for an NF without neighbours [Mpps]; `reach`: that of its noise (`alone_reach`)."""
+    return ends_mpps(solo_mpps, solo_mpps, (-np.asarray(reach), reach))
 
 
 def _alone(case: Case) -> Prediction:
     """Return the prediction for an NF without neighbours: its measured solo throughput, with slowdown exactly 0."""
     subject, options = case.subject, case.options
-    low, high = measured_alone_mpps(np.array([subject.solo_mpps]))
+    low, high = measured_alone_mpps(np.array([subject.solo_mpps]), subject.alone_reach(options.coverage))
     reads = subject.model(options.model).composition != "none"
     return Prediction(
         target=case.target,

@@ -44,6 +44,10 @@ def test_every_way_tells_the_noise(toy_library: ModelLibrary, method: str) -> No
     assert noisy.to_dict()["mean_interval"] == [mean_low, mean_high]
     assert Prediction.from_dict(noisy.to_dict()).mean_interval == noisy.mean_interval
     assert "of the mean" in noisy._repr_html_()
+    predictor = Predictor(_noisy(toy_library), machine, method=method)
+    alone, batch = predictor.predict(mix[0], []), predictor.predict_batch([mix[0]], [[]])
+    assert alone.interval == (batch.low_mpps[0], batch.high_mpps[0])
+    assert alone.interval == pytest.approx((alone.solo_mpps * 0.918, alone.solo_mpps * 1.082), rel=1e-3)
 
 
 def test_bounds_of_the_mean_interval() -> None:
