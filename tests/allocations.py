@@ -27,7 +27,8 @@ def allocation(workload: str, machine_name: str, solo_mpps: float, waits: float,
         tuple(0.3 / solo_mpps * share for share in LESS),
         ((10.0, 1.0), (50.0, 0.2), (100.0, 0.0)),
         80.0,
-        0.01,
+        0.05,
+        128.0,
     )
     errors = tuple(number / 1000.0 for number in range(-20, 20))
     return AllocationModel(response, MEMORY, machine.llc_ways, 60.0, errors, tuple(2.0 * error for error in errors))

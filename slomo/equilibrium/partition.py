@@ -143,16 +143,16 @@ def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted
     most = max(int(ordered.masks.max()).bit_length(), *(round(response.ways[-1]) for response in used))
     cache = _Cache.of(ordered, most)
     board = _Board.of(ordered.beside(cache.has_company), most)
-    curve = np.array(memory.latency_ns), np.array(memory.traffic_gb_s)
+    curves = [(np.array(each.latency_ns), np.array(each.traffic_gb_s)) for each in (memory, memory.away or memory)]
     shares = np.ones(ordered.masks.shape)
     ways = cache.divided(shares)
     costs = board.costs(ways, shares)
     if board.written:
-        cache = cache.without_packets(board, costs.rates(curve[0][:1]), ordered)
+        cache = cache.without_packets(board, costs.rates(curves[0][0][:1]), ordered)
         ways = cache.divided(shares)
-    unsettled = _settle(cache, board, curve, ways, shares)
+    unsettled = _settle(cache, board, curves, ways, shares)
     costs = board.costs(ways, shares)
-    latency = _latencies(costs, board.remote_ns > 0.0, curve)
+    latency = _latencies(costs, board.remote_ns > 0.0, curves)
     costs = _within_channel(costs, board.remote_ns > 0.0, latency, memory.most_gb_s)
     by_tenant = costs.rates(latency), costs.capacity(latency), ways, shares, latency
     lists = (np.take_along_axis(values, back, axis=1).tolist() for values in by_tenant)
@@ -165,7 +165,7 @@ def solve_partitions(settings: Partitions, memory: MemoryTraffic) -> list[Parted
 
 
 def _settle(
-    cache: "_Cache", board: "_Board", curve: tuple[Floats, Floats], ways: Floats, shares: Floats
+    cache: "_Cache", board: "_Board", curves: Sequence[tuple[Floats, Floats]], ways: Floats, shares: Floats
 ) -> NDArray[np.bool_]:
     """Iterate ways and core shares, in place, until they converge; return the settings that did not.
 
@@ -174,7 +174,7 @@ def _settle(
     rows = np.flatnonzero(cache.has_company.any(axis=1) | board.is_crowded)
     cache, board, age = cache.only(rows), board.only(rows), None
     costs = board.costs(ways[rows], shares[rows])
-    latency = _latencies(costs, board.remote_ns > 0.0, curve)
+    latency = _latencies(costs, board.remote_ns > 0.0, curves)
     for number in range(_ROUNDS):
         if not len(rows):
             break
@@ -188,7 +188,7 @@ def _settle(
             rows, cache, board, latency = rows[left], cache.only(left), board.only(left), latency[left]
             age = None if age is None else age[left]
         costs = board.costs(ways[rows], shares[rows])
-        latency = _latencies(costs, board.remote_ns > 0.0, curve, latency, width)
+        latency = _latencies(costs, board.remote_ns > 0.0, curves, latency, width)
     unsettled = np.zeros(len(ways), dtype=bool)
     unsettled[rows] = True
     return unsettled
@@ -231,28 +231,31 @@ class _Board:
     written: int
     offered: Floats
     remote_ns: Floats
-    remote_us: Floats
+    remote_waits: Floats
+    remote_bytes: Floats
     groups: list[list[dict[int, float]]]
 
     @classmethod
     def of(cls, settings: Partitions, most: int) -> "_Board":
         """Read the constants of settings in canonical order."""
-        names = ("remote_us", "buffer_ways", "buffer_bytes", "private_ways", "requested_bytes")
+        names = ("remote_waits", "remote_bytes", "buffer_ways", "buffer_bytes", "private_ways", "requested_bytes")
         columns = np.array([[getattr(each, name) for name in names] for each in settings.responses])
-        across_us, buffer_ways, buffer_bytes, private_ways, requested = np.moveaxis(columns[settings.which], -1, 0)
+        waits, moved, buffer_ways, buffer_bytes, private_ways, requested = np.moveaxis(columns[settings.which], -1, 0)
         offered, remote_ns = np.asarray(settings.offered_mpps), np.asarray(settings.remote_ns)
+        slower, is_away = 100.0 / np.asarray(settings.bandwidth_percent), remote_ns > 0.0
         cores, weights = np.asarray(settings.cores), np.asarray(settings.weights)
         alone = (cores < 0).all()
         return cls(
             *_tables(settings, most),
-            buffer_ways,
+            np.where(is_away, 0.0, buffer_ways),
             buffer_bytes,
             private_ways,
             requested,
             functools.reduce(operator.or_, (each.buffer_mask for each in settings.responses)),
             np.where(offered == 0.0, np.inf, offered),
             remote_ns,
-            np.where(remote_ns > 0.0, across_us, 0.0),
+            np.where(is_away, waits * slower, 0.0),
+            np.where(is_away, moved, 0.0),
             [] if alone else [_groups(*row) for row in zip(cores.tolist(), weights.tolist(), strict=True)],
         )
 
@@ -272,7 +275,8 @@ class _Board:
             requested_bytes=self.requested_bytes[rows],
             offered=self.offered[rows],
             remote_ns=self.remote_ns[rows],
-            remote_us=self.remote_us[rows],
+            remote_waits=self.remote_waits[rows],
+            remote_bytes=self.remote_bytes[rows],
             groups=[self.groups[row] for row in np.arange(len(self.which))[rows]] if self.groups else [],
         )
 
@@ -283,8 +287,9 @@ class _Board:
         share = (at - low)[..., None]
         rows, place = self.tables.reshape(-1, self.tables.shape[2]), self.which * self.tables.shape[1] + low
         values = rows.take(place, axis=0) * (1.0 - share) + rows.take(place + 1, axis=0) * share
-        start = values[..., 0] + values[..., 1] * self.remote_ns * 1e-3 + self.remote_us
-        return _Costs(start / shares, values[..., 1] / shares, values[..., 2], values[..., 3], self.offered)
+        slope = values[..., 1] + self.remote_waits
+        start, moved = values[..., 0] + slope * self.remote_ns * 1e-3, values[..., 2] + self.remote_bytes
+        return _Costs(start / shares, slope / shares, moved, values[..., 3], self.offered)
 
     def ways_at(self, age: Floats) -> Floats:
         """Return the number of ways that each tenant's lines fill if they stay cached up to an age."""
@@ -455,7 +460,7 @@ class _Cache:
 def _latencies(
     costs: _Costs,
     remote: NDArray[np.bool_],
-    curve: tuple[Floats, Floats],
+    curves: Sequence[tuple[Floats, Floats]],
     last: Floats | None = None,
     width: float = 1.0,
 ) -> Floats:
@@ -467,7 +472,7 @@ def _latencies(
             replace(costs, bytes_per_packet=np.where(here, costs.bytes_per_packet, 0.0)) if remote.any() else costs
         )
         before = None if last is None else np.where(here, last, 0.0).max(axis=1)
-        latency = np.where(here, _latency(of_node, curve, before, width)[:, None], latency)
+        latency = np.where(here, _latency(of_node, curves[away], before, width)[:, None], latency)
     return latency
 
 
@@ -503,7 +508,8 @@ def bottleneck(
     quiet, ways, latency = memory.latency_ns[0], done.ways[index], done.latency_ns[index]
     throttled = response.mpps(ways, latency, percent)
     away = response.mpps(ways, latency + remote_ns, percent)
-    away = 1.0 / (1.0 / away + (response.remote_us if remote_ns > 0.0 else 0.0))
+    if remote_ns > 0.0:
+        away = 1.0 / (1.0 / away + response.remote_waits * (latency + remote_ns) * 0.1 / percent)
     steps = (
         ("cache", response.mpps(ways, quiet)),
         ("memory bandwidth", response.mpps(ways, latency)),

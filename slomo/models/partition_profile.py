@@ -31,7 +31,7 @@ from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload_text import parse_workload
 
-SCHEMA_VERSION: Literal[4] = 4
+SCHEMA_VERSION: Literal[5] = 5
 _NO_MEMORY = MemoryTraffic((), ())
 _HINT = "measure again: slomo profile NF... --plan partitions --out FILE (ways suffices for policies of ResQ)"
 
@@ -52,6 +52,8 @@ class PartitionProfile:
     #: own, and of tenants that share ways; empty if none were run.
     errors: tuple[float, ...] = ()
     shared_errors: tuple[float, ...] = ()
+    #: The same of tenants whose memory is on another node; empty if none were run.
+    away_errors: tuple[float, ...] = ()
     #: Number of profiling runs.
     runs: Count = 0
 
@@ -72,9 +74,8 @@ class PartitionProfile:
             raise UnsupportedPredictionError(problem, hint=_HINT)
         memory = replace(self.memory, most_gb_s=machine.capacities().memory_gb_s)
         remote_ns = machine.dram_remote_ns - machine.dram_local_ns
-        errors = self.errors, self.shared_errors
-        shared = memory, machine.llc_ways, remote_ns, *errors, machine.llc_domains_per_socket
-        return {key: AllocationModel(response, *shared) for key, response in self.responses.items()}
+        shared = memory, machine.llc_ways, remote_ns, self.errors, self.shared_errors, machine.llc_domains_per_socket
+        return {key: AllocationModel(response, *shared, self.away_errors) for key, response in self.responses.items()}
 
     def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
         """Return a library whose models also know the effect of ways and throttles.
@@ -93,7 +94,7 @@ class ProfilesFile(Struct, forbid_unknown_fields=True):
     """The file that contains profiles over cache ways, memory latency and throttles."""
 
     profiles: Annotated[tuple[PartitionProfile, ...], Meta(min_length=1)]
-    schema_version: Literal[4] = SCHEMA_VERSION
+    schema_version: Literal[5] = SCHEMA_VERSION
 
 
 def save_profiles(profiles: Iterable[PartitionProfile], path: str | Path) -> Path:
@@ -112,7 +113,7 @@ def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
     return tuple(
         PartitionProfile(
             model.machine, {model.workload.key: known.response}, known.memory, model.machine_fingerprint,
-            known.errors, known.shared_errors,
+            known.errors, known.shared_errors, known.away_errors,
         )
         for model, known in learned
     )  # fmt: skip

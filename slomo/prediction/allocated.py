@@ -82,12 +82,15 @@ class Allocated:
         socket, here = self.at[number]
         return bool(self.settings[socket].in_common[0, here].sum() > 1)
 
+    def _kind(self, number: int) -> dict[str, bool]:
+        return {"shares_ways": self.shares_ways(number), "away": self._is_away(number)}
+
     def prediction(self, number: int) -> Prediction:
         """Return the predicted throughput of a tenant."""
         tenant, how = self.server.tenants[number], self.how
         socket, here = self.at[number]
         parted, offered = self.parted[socket], self.loads[number]
-        half_width = self.models[number].half_width(how.coverage, shares_ways=self.shares_ways(number))
+        half_width = self.models[number].half_width(how.coverage, **self._kind(number))
         mpps, solo = parted.throughput_mpps[here], tenant.model.solo_mpps
         verdict, reasons = self._judged(number)
         if (share := parted.shares[here]) < 1.0:
@@ -112,12 +115,12 @@ class Allocated:
         never: list[str] = []
         outside: list[str] = []
         socket, here = self.at[number]
-        for i in server.by_socket[socket]:
+        for i in sorted(server.by_socket[socket], key=lambda i: self.models[i].response.workload):
             unknown, beyond = self.models[i].beyond(self._mask(i).bit_count(), self._percent(i), away=self._is_away(i))
             never, outside = [*never, *unknown], [*outside, *beyond]
-        if len(server.by_socket[socket]) > 1 and any(map(self._is_away, server.by_socket[socket])):
-            outside.append("memory on another node was profiled without neighbours")
-        if not self.models[number].is_enough(self.how.coverage, shares_ways=self.shares_ways(number)):
+        if len(server.by_socket) > 1 and any(map(self._is_away, range(len(self.models)))):
+            outside.append("a node's memory is used from several sockets; profiled is its use from one")
+        if not self.models[number].is_enough(self.how.coverage, **self._kind(number)):
             never.append(f"too few partitions were held out for an interval of {100.0 * self.how.coverage:g} %")
         mask, together = self._mask(number), int(self.settings[socket].in_common[0, here].sum())
         if together > mask.bit_count():

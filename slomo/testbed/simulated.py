@@ -86,7 +86,7 @@ class SimulatedTestbed:
         competitors = seats[len(seats) - len(colocation.competitors) :]
         port = colocation.port_gbps
         core = self.machine.nic_socket if colocation.target is None else self._sockets(colocation)[0]
-        nodes = core, core if colocation.memory_node is None else colocation.memory_node
+        nodes = core, (colocation.memory_nodes or (core,))[0]
         alone = self._phase(competitors, seed + 1, port, nodes) if competitors else None
         beside = self._phase(seats, seed, port, nodes) if colocation.target is not None else None
         stated = describe_run(colocation, seed, self.name, self._settings(), host=False)
@@ -142,14 +142,26 @@ class SimulatedTestbed:
         free[machine.nic_socket] += colocation.target is None and colocation.sockets is None
         isolation = colocation.isolation or (Isolation(),) * len(tenants)
         seats = []
-        for workload, socket, apart in zip(tenants, sockets, isolation, strict=True):
+        for workload, socket, apart, node in zip(
+            tenants, sockets, isolation, colocation.memory_nodes or sockets, strict=True
+        ):
             if free[socket] >= machine.cores_per_socket:
                 raise InvalidValueError(
                     f"{colocation.label}: {len(tenants)} tenants, but machine '{machine.name}' has "
                     f"{machine.cores_per_socket} cores on socket {socket}, one per tenant and one for the target",
                     hint=f"at most {machine.cores_per_socket - 1} competitors beside one target",
                 )
-            seats.append(self._seat(workload, socket * machine.cores_per_socket + free[socket], apart, colocation))
+            core = socket * machine.cores_per_socket + free[socket]
+            seats.append(
+                Tenant(
+                    _buffered(workload, apart.packet_buffers),
+                    self._function(workload.nf),
+                    core,
+                    llc_way_mask=apart.llc_way_mask,
+                    mba_percent=apart.memory_bandwidth_percent,
+                    memory_socket=None if node == socket else node,
+                )
+            )
             free[socket] += 1
         return seats
 
@@ -157,24 +169,13 @@ class SimulatedTestbed:
         """Return every tenant's socket, after checking that the machine has it."""
         machine = self.machine
         sockets = colocation.sockets or (machine.nic_socket,) * len(colocation.tenants)
-        nodes = {*sockets, *(() if colocation.memory_node is None else (colocation.memory_node,))}
+        nodes = {*sockets, *(colocation.memory_nodes or ())}
         if max(nodes, default=0) >= machine.sockets:
             raise InvalidValueError(
                 f"{colocation.label}: sockets {sorted(nodes)}, but machine '{machine.name}' has {machine.sockets}",
                 hint=f"needed: sockets from 0 to {machine.sockets - 1}",
             )
         return sockets
-
-    def _seat(self, workload: Workload, core: int, isolation: Isolation, colocation: Colocation) -> Tenant:
-        far = colocation.memory_node not in (None, core // self.machine.cores_per_socket)
-        return Tenant(
-            _buffered(workload, isolation.packet_buffers),
-            self._function(workload.nf),
-            core,
-            llc_way_mask=isolation.llc_way_mask,
-            mba_percent=isolation.memory_bandwidth_percent,
-            memory_socket=colocation.memory_node if far else None,
-        )
 
     def _phase(self, seats: list[Tenant], seed: int, port_gbps: float | None, nodes: tuple[int, int]) -> Phase:
         core, memory = nodes

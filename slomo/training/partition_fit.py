@@ -64,6 +64,20 @@ def fit_response(workload: str, rows: Sequence[PartitionRow]) -> PartitionRespon
     return replace(_with_knees(response), beside=crowded and _with_knees(crowded))
 
 
+def with_remote(response: PartitionResponse, rows: Sequence[PartitionRow]) -> PartitionResponse:
+    """Return the function with what memory on another node adds: waiting and traffic of packets, beside longer misses.
+
+    `rows`: runs with memory on another node; their latency is that node's. Packets are read from there instead of the
+    cache, so that the time added grows with latency.
+    """
+    lines = [response.line(row.ways) for row in rows]
+    pairs = list(zip(rows, lines, strict=True))
+    added = [1.0 / row.throughput_mpps - busy - waits * row.latency_ns * 1e-3 for row, (busy, waits, _) in pairs]
+    waits = sum(added) / sum(row.latency_ns * 1e-3 for row in rows)
+    moved = float(np.mean([row.bytes_per_packet - before for row, (*_, before) in pairs]))
+    return response.with_both(remote_waits=max(0.0, waits), remote_bytes=max(0.0, moved))
+
+
 def _over_ways(workload: str, rows: Sequence[PartitionRow]) -> PartitionResponse:
     """Return the function over ways and latency, without throttles."""
     free = [row for row in rows if row.bandwidth_percent >= 100.0 and row.throughput_mpps > 0]

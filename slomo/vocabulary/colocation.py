@@ -63,8 +63,8 @@ class Colocation:
         For the target first, then each competitor; ``None`` means no isolation.
     sockets : tuple of int or None
         Socket of each, in the same order; ``None`` means all are on the NIC's.
-    memory_node : int or None
-        NUMA node of all tenants' memory; ``None`` means that each has it on its own socket.
+    memory_node : int, tuple of int or None
+        NUMA node of all tenants' memory, or of each one's; ``None`` means that each has it on its own socket.
     port_gbps : float or None
         Line rate of the one NIC port that all tenants, on any socket, share [Gbit/s]; ``None`` means that they share
         the machine's ports.
@@ -81,7 +81,7 @@ class Colocation:
     competitors: tuple[Workload, ...] = ()
     isolation: tuple[Isolation, ...] | None = None
     sockets: tuple[int, ...] | None = None
-    memory_node: int | None = None
+    memory_node: int | tuple[int, ...] | None = None
     port_gbps: float | None = None
 
     def __post_init__(self) -> None:
@@ -93,13 +93,13 @@ class Colocation:
                     hint="write for instance Colocation('silver-4110', Workload('lpm'), [Workload('stats')])",
                 )
         tenants = len(self.competitors) + (self.target is not None)
-        for name in ("isolation", "sockets"):
+        for name in ("isolation", "sockets", "memory_nodes"):
             value = getattr(self, name)
             if value is not None and len(value) != tenants:
                 raise InvalidValueError(f"{name} lists {len(value)} tenants, the co-location has {tenants}")
         if self.port_gbps is not None and not 0.0 < self.port_gbps < float("inf"):
             raise InvalidValueError(f"line rate of the shared port is {self.port_gbps} Gbit/s, needed above 0")
-        numbers = [*(self.sockets or ()), *(() if self.memory_node is None else (self.memory_node,))]
+        numbers = [*(self.sockets or ()), *(self.memory_nodes or ())]
         if any(number < 0 for number in numbers):
             raise InvalidValueError(f"sockets {numbers} of a co-location, needed numbers from 0")
 
@@ -107,6 +107,12 @@ class Colocation:
     def tenants(self) -> tuple[Workload, ...]:
         """Target first (if any), then the competitors."""
         return self.competitors if self.target is None else (self.target, *self.competitors)
+
+    @property
+    def memory_nodes(self) -> tuple[int, ...] | None:
+        """Memory node of each tenant, the target's first; None if each has its memory on its own socket."""
+        node = self.memory_node
+        return (node,) * len(self.tenants) if isinstance(node, int) else node and tuple(node)
 
     @cached_property
     def key(self) -> str:
@@ -159,5 +165,5 @@ class _ColocationDocument(Struct):
     competitors: list[dict[str, Any]]
     isolation: list[Annotated[list[int | None], Meta(max_length=3)]] | None = None
     sockets: tuple[Index, ...] | None = None
-    memory_node: Index | None = None
+    memory_node: Index | tuple[Index, ...] | None = None
     port_gbps: float | None = None

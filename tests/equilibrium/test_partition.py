@@ -118,11 +118,23 @@ def test_ways_that_others_fill_have_a_response_of_their_own() -> None:
     assert together.ways == pytest.approx((2.5, 2.5), rel=0.01)
     assert 1.0 / together.throughput_mpps[0] == pytest.approx(0.22, rel=1e-3)
 
-    both = fitted.with_both(buffer_ways=0.5, buffer_bytes=64, buffer_mask=0x3, remote_us=0.1)
-    far = Partitions([both, both], masks[1:], remote_ns=np.full((1, 2), 1e-9))
-    (away,) = solve_partitions(far, MEMORY)
-    assert away.ways == pytest.approx((2.0, 2.0), rel=0.01)
-    assert 1.0 / away.throughput_mpps[0] == pytest.approx(1.0 / fitted.beside.mpps(2.0, 80.0) + 0.1, rel=1e-2)
+    both = fitted.with_both(buffer_ways=0.5, buffer_bytes=64, buffer_mask=0x3, remote_waits=0.5, remote_bytes=64.0)
+    (near,) = solve_partitions(Partitions([both, both], masks[1:]), MEMORY)
+    assert near.ways == pytest.approx((2.0, 2.0), rel=0.01)
+
+
+def test_memory_on_another_node_has_a_curve_of_its_own_and_packets_there_are_waited_for() -> None:
+    """A tenant's packets are then no longer written into the cache; the other's memory stays as fast as before."""
+    rows = [
+        PartitionRow(ways, 100.0, ns, 1.0 / (0.2 + ns * 1e-3), 64.0) for ways in (1.0, 20.0) for ns in (80.0, 120.0)
+    ]
+    one = fit_response("nf", rows).with_both(buffer_ways=0.5, buffer_bytes=64, buffer_mask=0x3, remote_waits=0.5)
+    memory = replace(MEMORY, away=MemoryTraffic((110.0, 111.0), (0.0, 100.0)))
+    settings = Partitions([one, one], np.array([[0xF0, 0xF00]]), remote_ns=np.array([[50.0, 0.0]]))
+    (far, near) = solve_partitions(settings, memory)[0].throughput_mpps
+
+    assert 1.0 / far == pytest.approx(0.2 + 1.5 * (110.0 + 50.0) * 1e-3, rel=1e-3)
+    assert 1.0 / near == pytest.approx(0.2 + 80.0 * 1e-3, rel=1e-3)
 
 
 def test_rounds_end_near_the_fixed_point(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,26 @@ def test_a_part_along_an_axis_never_profiled_is_unknown(toy_library):
     assert predict("lpm", (), few, machine=MACHINE, setting=ServerSetting(ways=[0xFF])).verdict is Verdict.UNKNOWN
 
 
+def test_memory_on_another_node_beside_others_needs_runs_of_that(toy_library):
+    """Without them such a server is extrapolated, and so are two sockets; with them, their errors set the interval."""
+    ways = allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0)
+    model = toy_library.find("lpm", MACHINE)
+    runs = (
+        ModelLibrary([replace(model, allocation=ways)]),
+        ModelLibrary([replace(model, allocation=replace(ways, away_errors=(0.2,) * 20))]),
+    )
+    one, two = ServerSetting(nodes=[1, 0]), ServerSetting(sockets=[0, 1], nodes=[1, 1])
+    without, with_runs, both = (
+        predict("lpm", "lpm", library, machine=MACHINE, setting=setting)
+        for library, setting in ((runs[0], one), (runs[1], one), (runs[1], two))
+    )
+
+    assert [each.verdict for each in (without, with_runs, both)] == ["extrapolated", "supported", "extrapolated"]
+    assert "profile its partitions again" in without.reasons[0]
+    assert "from several sockets" in both.reasons[0]
+    assert with_runs.interval[1] == pytest.approx(1.2 * with_runs.throughput_mpps)
+
+
 def test_more_tenants_than_ways_in_a_mask_are_extrapolated(toy_library):
     """Such ways are filled by more than the one NF and the streams that profiles have in them."""
     ways = allocation("lpm@64B,100000f", MACHINE, 5.0, 0.5, 400.0)

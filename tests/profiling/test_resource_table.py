@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from slomo.cli.main import main
+from slomo.errors import InvalidValueError
 from slomo.placement.chains.allocation import MBA_STEP, SERVED, required, resource_rows
+from slomo.records.run import RunRecord
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.acting.partition_profile import _row, profile_partitions
+from slomo.workflow.acting.partition_profile import _away_rows, _row, profile_partitions
 
 MACHINE = load_machine("e5-2620v4")
 
@@ -70,3 +72,13 @@ def test_the_plan_chooses_its_runs_itself(capsys: pytest.CaptureFixture[str]) ->
     """Options that number runs or mixes of other plans are refused instead of ignored."""
     assert main(["profile", "l2fwd@256B", "--plan", "ways", "--runs", "8"]) == 2
     assert "--runs was given with --plan ways" in capsys.readouterr().err
+
+
+def test_a_testbed_that_places_memory_itself_leaves_other_nodes_out() -> None:
+    """A real machine refuses runs with memory on a given node, so its profiles say nothing about other nodes."""
+
+    class Real(SimulatedTestbed):
+        def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
+            raise InvalidValueError(f"memory node {colocation.memory_node} is given, but this testbed chooses it")
+
+    assert _away_rows(Real(MACHINE), MACHINE, parse_workload("lpm"), 0) == []

@@ -277,6 +277,15 @@ def test_the_vector_tells_of_the_link_and_of_the_far_memory():
     assert beyond.beside.socket["READ"] == pytest.approx(tenants)
 
 
+def test_each_tenant_may_have_its_memory_on_a_node_of_its_own():
+    """Only the one whose memory is on the other node is slower, beside others too."""
+    target = Workload("ip-router")
+    ran = SimulatedTestbed(MACHINE, **QUICK).run(Colocation(MACHINE, target, (target,), memory_node=(1, 0)), seed=1)
+    far, near = ran.beside.tenants
+    assert far.throughput_mpps < 0.95 * near.throughput_mpps
+    assert near.vector["RMB"] == 0.0 < far.vector["RMB"]
+
+
 def test_replay_gives_runs_on_two_sockets_again(tmp_path):
     """Sockets and memory node of a run survive the dataset's file, beside rows without them."""
     testbed = SimulatedTestbed(MACHINE, **QUICK)

@@ -1,9 +1,11 @@
 """Runs on partitions -> an NF's time per packet over ways, latency and throttles."""
 
+from dataclasses import replace
+
 import pytest
 
 from slomo.models.responses.partition import PartitionResponse
-from slomo.training.partition_fit import PartitionRow, fit_response
+from slomo.training.partition_fit import PartitionRow, fit_response, with_remote
 
 
 def test_a_throttle_adds_time_in_proportion_to_the_wait_it_lengthens() -> None:
@@ -91,3 +93,14 @@ def test_own_ways_tell_of_shared_ones_what_their_lines_occupy() -> None:
     assert fitted.beside is not None
     assert (fitted.ways, fitted.beside.ways) == ((1.0, 2.0, 3.0), (0.4, 0.8, 1.5, 2.5))
     assert [1.0 / fitted.beside.mpps(ways, 80.0) for ways in fitted.beside.ways] == pytest.approx([0.5, 0.4, 0.3, 0.2])
+
+
+def test_packets_in_memory_of_another_node_are_waited_for() -> None:
+    """What a run there takes longer than its latency explains, grows with that latency; so does its traffic."""
+    home = PartitionResponse("nf", 2.5, (1.0, 4.0), (0.2, 0.2), (2.0, 1.0), (256.0, 64.0))
+    rows = [PartitionRow(4.0, 100.0, ns, 1.0 / (0.2 + 1.15 * ns * 1e-3), 192.0) for ns in (140.0, 180.0, 240.0)]
+    fitted = with_remote(replace(home, beside=home), rows)
+
+    for each in (fitted, fitted.beside):
+        assert each is not None
+        assert (each.remote_waits, each.remote_bytes) == (pytest.approx(0.15), 128.0)

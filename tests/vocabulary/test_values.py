@@ -1,7 +1,9 @@
 """Vectors, workloads, co-locations and capacities are values that travel unharmed."""
 
+import json
 import math
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -74,10 +76,11 @@ def test_equal_workloads_have_equal_keys(one: Workload, other: Workload) -> None
 @given(colocation=colocations)
 def test_colocations_round_trip_with_their_fingerprint(colocation: Colocation) -> None:
     """A co-location rebuilt from its mapping has the same key."""
-    again = Colocation.from_dict(colocation.to_dict())
+    for one in (colocation, replace(colocation, memory_node=tuple(range(len(colocation.tenants))))):
+        again = Colocation.from_dict(json.loads(json.dumps(one.to_dict())))
 
-    assert again == colocation
-    assert again.key == colocation.key
+        assert again == one
+        assert again.key == one.key
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,8 @@ def test_isolation_lists_every_tenant() -> None:
     """A list of the wrong length is refused instead of shifted."""
     with pytest.raises(InvalidValueError, match="1 tenants, the co-location has 3"):
         Colocation("m", Workload("lpm"), (Workload("nat"),) * 2, isolation=(Isolation(),))
+    with pytest.raises(InvalidValueError, match="memory_nodes lists 1 tenants, the co-location has 2"):
+        Colocation("m", Workload("lpm"), (Workload("nat"),), memory_node=(1,))
 
 
 def test_capacities_speak_the_units_of_the_metric() -> None:

@@ -21,8 +21,8 @@ MACHINE = load_machine("e5-2620v4")
 def profile() -> PartitionProfile:
     """Return the profile of one workload."""
     response = PartitionResponse("lpm@64B,100000f", 5.0, (1.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
-    memory = MemoryTraffic((80.0, 120.0), (0.0, 40.0))
-    return PartitionProfile("e5-2620v4", {response.workload: response}, memory, "", (0.01, -0.02), (0.03,), 9)
+    memory = MemoryTraffic((80.0, 120.0), (0.0, 40.0), away=MemoryTraffic((85.0, 130.0), (0.0, 30.0)))
+    return PartitionProfile("e5-2620v4", {response.workload: response}, memory, "", (0.01, -0.02), (0.03,), (0.05,), 9)
 
 
 def test_what_is_saved_is_read_again(profile: PartitionProfile, tmp_path: Path) -> None:
@@ -31,6 +31,7 @@ def test_what_is_saved_is_read_again(profile: PartitionProfile, tmp_path: Path) 
     assert again == profile
     model = again.models(MACHINE)["lpm@64B,100000f"]
     assert model.half_width(0.5) == 0.02
+    assert model.half_width(0.5, away=True) == 0.05
     assert model.excess(0.6) == 0.01
 
 

@@ -25,6 +25,9 @@ class MemoryTraffic(Stored):
     traffic_gb_s: tuple[float, ...]
     #: Largest traffic of the socket's channel; infinite if unknown.
     most_gb_s: float = math.inf
+    #: The same for memory on another node, its latencies shorter by what idle memory there takes longer; if None (not
+    #: measured), the curve of the own node stands for it.
+    away: "MemoryTraffic | None" = None
 
     def __post_init__(self) -> None:
         if len(self.latency_ns) != len(self.traffic_gb_s):
@@ -56,4 +59,5 @@ def joined(curves: Iterable[MemoryTraffic]) -> MemoryTraffic:
         [latency for curve in distinct for latency in curve.latency_ns],
         [traffic for curve in distinct for traffic in curve.traffic_gb_s],
     )
-    return replace(together, most_gb_s=min(curve.most_gb_s for curve in distinct))
+    away = {curve.away for curve in distinct if curve.away is not None}
+    return replace(together, most_gb_s=min(curve.most_gb_s for curve in distinct), away=joined(away) if away else None)

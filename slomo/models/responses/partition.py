@@ -57,8 +57,10 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     throttle: tuple[tuple[float, float], ...] = ((100.0, 0.0),)
     #: Latency of idle memory [ns].
     idle_ns: float = 0.0
-    #: Time per packet added if its packet buffers are on another node [us], without the longer latency of misses.
-    remote_us: float = 0.0
+    #: With memory on another node: the number of further latencies that a packet waits for, and bytes that it moves,
+    #: since cards write packets into that memory and not into the cache; 0 if not measured.
+    remote_waits: Rate = 0.0
+    remote_bytes: Rate = 0.0
     #: Load as a share of capacity -> p95 and p99 sojourn time [us], both ascending; empty if it was not measured.
     latency: tuple[tuple[Share, Seconds, Seconds], ...] = ()
     #: Number of packet buffers in the runs; the frame size is that of the workload. None for the machine's default.
@@ -229,12 +231,6 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     def _at(self, ways: float, values: Sequence[float]) -> float:
         return _between(ways, self.ways, values)
 
-    def with_remote(self, throughput_mpps: float, remote_ns: float) -> "PartitionResponse":
-        """Return the same function with the effect of memory on another node, `remote_ns` further away."""
-        start, slope, _ = self.line(self.ways[-1])
-        explained_us = start + slope * (self.idle_ns + remote_ns) * 1e-3
-        return self.with_both(remote_us=max(0.0, 1.0 / throughput_mpps - explained_us))
-
     def with_both(self, **fields: Any) -> "PartitionResponse":
         """Return the function with fields that it and its function of shared ways have in common."""
         return replace(self, beside=self.beside and replace(self.beside, **fields), **fields)
@@ -274,18 +270,21 @@ class AllocationModel(Stored):
     shared_errors: tuple[float, ...]
     #: Last-level caches of a socket, among which its cores are divided evenly.
     llc_domains: PositiveCount = 1
+    #: The same of tenants whose memory is on another node, beside others; empty if not measured.
+    away_errors: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.errors or not self.shared_errors or not all(map(math.isfinite, self.errors + self.shared_errors)):
+        every = self.errors + self.shared_errors + self.away_errors
+        if not self.errors or not self.shared_errors or not all(map(math.isfinite, every)):
             raise ConfigurationError("errors on partitions must be finite, at least one of each kind")
 
-    def half_width(self, coverage: float = 0.9, *, shares_ways: bool = False) -> float:
+    def half_width(self, coverage: float = 0.9, *, shares_ways: bool = False, away: bool = False) -> float:
         """Return the half width of an interval as a share of the prediction."""
-        return min(_ranked([abs(error) for error in self._errors(shares_ways)], coverage), 1.0)
+        return min(_ranked([abs(error) for error in self._errors(shares_ways, away=away)], coverage), 1.0)
 
-    def is_enough(self, coverage: float, *, shares_ways: bool = False) -> bool:
+    def is_enough(self, coverage: float, *, shares_ways: bool = False, away: bool = False) -> bool:
         """Return whether enough errors are known for an interval of this coverage."""
-        count = len(self._errors(shares_ways))
+        count = len(self._errors(shares_ways, away=away))
         return conformal_rank(count, coverage) <= count
 
     def beyond(self, ways: int, bandwidth_percent: float, *, away: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -305,6 +304,8 @@ class AllocationModel(Stored):
             outside.append(f"throttle of {name} {bandwidth_percent:g} %, profiled from {response.throttle[0][0]:g} %")
         if away and self.remote_ns <= 0.0:
             never.append(f"{name} was never profiled with its memory on another node")
+        elif away and not self.away_errors:
+            outside.append(f"{name} never ran beside others with memory on another node; profile its partitions again")
         if ways < response.ways[0]:
             outside.append(f"{name} has {ways} ways, profiled are {response.ways[0]:g} to {response.ways[-1]:g}")
         return tuple(never), tuple(outside)
@@ -313,8 +314,8 @@ class AllocationModel(Stored):
         """Return by which share of the measurement predictions are too high, at most, with probability `coverage`."""
         return max(0.0, _ranked(self._errors(shares_ways), coverage))
 
-    def _errors(self, shares_ways: bool) -> tuple[float, ...]:
-        return self.shared_errors if shares_ways else self.errors
+    def _errors(self, shares_ways: bool, *, away: bool = False) -> tuple[float, ...]:
+        return (away and self.away_errors) or (self.shared_errors if shares_ways else self.errors)
 
 
 def _ranked(errors: Sequence[float], coverage: float) -> float:

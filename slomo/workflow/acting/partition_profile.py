@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from slomo.equilibrium.partition import Partitions, solve_partitions
-from slomo.errors import MissingMetricError
+from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.memory_traffic import fit_memory
 from slomo.models.responses.partition import PartitionResponse
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
-from slomo.training.partition_fit import PartitionRow, fit_response
+from slomo.training.partition_fit import PartitionRow, fit_response, with_remote
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.packet_buffers import LINE_B, lines_per_buffer
@@ -41,8 +41,13 @@ CROWDS = (
     *((0.0, ways, 1, None, None) for ways in (1, 2)),
     *((share, 1, 1, None, 10) for share in (1.0, 0.0)),
 )
-#: Random partitions run to calibrate intervals, with exclusive and with shared ways; none is among the profiled ones.
-CALIBRATION_RUNS = 24
+#: Ways of the workload in runs with its memory and that of the streams on another node; streams: :data:`NOISE_LEVELS`.
+AWAY_WAYS = 3
+#: Random partitions run to calibrate intervals, with exclusive and with shared ways, and with memory on another node;
+#: none is among the profiled ones.
+CALIBRATION_RUNS, AWAY_CALIBRATION_RUNS = 24, 10
+#: Share of the tenants of the latter runs whose memory is there: only they tell errors, beside tenants that are not.
+AWAY_SHARE = 2.0 / 3.0
 #: Share of way-sharing tenants left unthrottled in calibration runs.
 UNTHROTTLED = 0.6
 _STREAM = Workload(
@@ -59,13 +64,13 @@ def profile_partitions(
     """
     latency: list[float] = []
     traffic: list[float] = []
+    away: list[tuple[float, float]] = []
     responses: dict[str, PartitionResponse] = {}
-    runs = 0
+    seeds, runs = itertools.count(seed), 0
     for workload in dict.fromkeys(workloads):
         measured = []
         for colocation in partition_runs(machine, workload):
-            record = testbed.run(colocation, seed=seed + runs)
-            runs += 1
+            record = testbed.run(colocation, seed=next(seeds))
             row, moved = _row(record, machine)
             measured.append((row, record))
             if row.bandwidth_percent >= 100.0 and row.latency_ns > 0.0:
@@ -73,15 +78,19 @@ def profile_partitions(
                 traffic.append(moved)
         response = fit_response(workload.key, _with_latency([row for row, _ in measured]))
         response = _with_places(response, machine, *measured[0])
-        if machine.sockets > 1:
-            far = replace(_run(machine, workload, machine.llc_ways, 0), memory_node=1 - min(machine.nic_socket, 1))
-            beside = testbed.run(far, seed=seed + runs).beside
-            runs += 1
-            if beside is not None:
-                longer = machine.dram_remote_ns - machine.dram_local_ns
-                response = response.with_remote(beside.tenants[0].throughput_mpps, longer)
+        far = _away_rows(testbed, machine, workload, next(seeds)) if machine.sockets > 1 else []
+        if far:
+            longer = machine.dram_remote_ns - machine.dram_local_ns
+            rows = [replace(row, latency_ns=row.latency_ns or response.idle_ns + longer) for row, _ in far]
+            response = with_remote(response, rows)
+            away += [(row.latency_ns - longer, moved) for row, (_, moved) in zip(rows, far, strict=True)]
+        runs += len(measured) + len(far)
         responses[workload.key] = response
-    memory = replace(fit_memory(latency, traffic), most_gb_s=machine.capacities().memory_gb_s)
+    memory = replace(
+        fit_memory(latency, traffic),
+        most_gb_s=machine.capacities().memory_gb_s,
+        away=fit_memory(*zip(*away, strict=True)) if away else None,
+    )
     return PartitionProfile(machine.name, responses, memory, machine.fingerprint, runs=runs)
 
 
@@ -107,6 +116,21 @@ def partition_runs(machine: Machine, workload: Workload) -> list[Colocation]:
         masks = (Isolation(mask, own), *(Isolation(mask, percent) for _ in beside))
         runs.append(Colocation(machine.name, workload, beside, masks))
     return runs
+
+
+def _away_rows(testbed: Testbed, machine: Machine, workload: Workload, seed: int) -> list[tuple[PartitionRow, float]]:
+    """Run a workload and streams with memory on another node; a testbed that places memory itself returns no rows."""
+    ways = max(1, min(AWAY_WAYS, machine.llc_ways - 1))
+    levels = [min(noise, machine.cores_per_socket - 1) for noise in NOISE_LEVELS]
+    runs = [replace(_run(machine, workload, ways, each), memory_node=_other_node(machine)) for each in levels]
+    try:
+        return [_row(testbed.run(run, seed=seed), machine) for run in runs]
+    except InvalidValueError:
+        return []
+
+
+def _other_node(machine: Machine) -> int:
+    return 1 - min(machine.nic_socket, 1)
 
 
 def _run(machine: Machine, workload: Workload, ways: int, streams: int, percent: int | None = None) -> Colocation:
@@ -192,16 +216,23 @@ def learn_partitions(
     different = list(dict.fromkeys(workloads))
     apart = [random_partition(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
     crowded = [random_crowd(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
-    errors: dict[bool, list[float]] = {False: [], True: []}
-    for number, colocation in enumerate(apart + crowded):
+    kinds = (random_partition, random_crowd) * (AWAY_CALIBRATION_RUNS // 2 if profile.memory.away else 0)
+    far = [_on_nodes(kind(machine, different, draw), machine, draw) for kind in kinds]
+    own: list[float] = []
+    shared: list[float] = []
+    away: list[float] = []
+    for number, colocation in enumerate(apart + crowded + far):
         record = testbed.run(colocation, seed=10_000 + seed + number)
         assert record.beside is not None
         masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
         filled = list(zip(_llcs(colocation, machine), masks, strict=True))
         predicted = predict_partition(profile, colocation, machine)
-        for ways, guess, tenant in zip(filled, predicted, record.beside.tenants, strict=True):
-            errors[filled.count(ways) > 1].append(guess / tenant.throughput_mpps - 1.0)
-    return replace(profile, errors=tuple(errors[False]), shared_errors=tuple(errors[True]))
+        nodes = colocation.memory_nodes
+        for i, (guess, tenant) in enumerate(zip(predicted, record.beside.tenants, strict=True)):
+            if nodes is None or nodes[i] != machine.nic_socket:
+                kind = away if nodes else shared if filled.count(filled[i]) > 1 else own
+                kind.append(guess / tenant.throughput_mpps - 1.0)
+    return replace(profile, errors=tuple(own), shared_errors=tuple(shared), away_errors=tuple(away))
 
 
 def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
@@ -230,6 +261,13 @@ def random_crowd(machine: Machine, workloads: Sequence[Workload], draw: random.R
     return Colocation(machine.name, mix[0], tuple(mix[1:]), tuple(isolation))
 
 
+def _on_nodes(colocation: Colocation, machine: Machine, draw: random.Random) -> Colocation:
+    """Return a mix with the memory of at least one tenant on another node, and of the others on random nodes."""
+    home, other = machine.nic_socket, _other_node(machine)
+    rest = (other if draw.random() < AWAY_SHARE else home for _ in colocation.competitors)
+    return replace(colocation, memory_node=(other, *rest))
+
+
 def _llcs(colocation: Colocation, machine: Machine) -> list[int]:
     """Return the number of each tenant's last-level cache: the simulator gives tenants the first cores in order."""
     return llc_numbers([None] * len(colocation.tenants), machine.cores_per_socket, machine.llc_domains_per_socket)
@@ -240,11 +278,14 @@ def predict_partition(profile: PartitionProfile, colocation: Colocation, machine
     isolation = colocation.isolation or ()
     full = max((tenant.llc_way_mask or 1 for tenant in isolation), default=1)
     loads = [workload.traffic.offered_mpps for workload in colocation.tenants]
+    nodes = colocation.memory_nodes or (machine.nic_socket,) * len(loads)
+    distance_ns = machine.dram_remote_ns - machine.dram_local_ns
     settings = Partitions(
         [profile.responses[workload.key] for workload in colocation.tenants],
         np.array([[tenant.llc_way_mask or full for tenant in isolation]]),
         bandwidth_percent=np.array([float(tenant.memory_bandwidth_percent or 100) for tenant in isolation]),
         offered_mpps=np.array([np.inf if load is None else load for load in loads]),
+        remote_ns=np.array([distance_ns * (node != machine.nic_socket) for node in nodes]),
         llcs=np.array([_llcs(colocation, machine)]),
     )
     return solve_partitions(settings, profile.memory)[0].throughput_mpps

@@ -81,7 +81,7 @@ _PER_TENANT = ("ways", "bandwidth_percent", "cores", "weights", "nodes", "socket
 @click.option(
     "--learn",
     is_flag=True,
-    help="With --models: profile tenants without partition profiles, and store the profiles in DIR.",
+    help="With --models: profile tenants without partition profiles (with --nodes: of other nodes); store them in DIR.",
 )
 @click.option(
     "--profiles",
@@ -148,7 +148,7 @@ def command(
     answer = what_if(
         _knowledge(profile_file, where, tenants)
         if library is None or models is None
-        else _learned(library, models, where, tenants)
+        else _learned(library, models, where, tenants, nodes=setting.nodes is not None)
         if learn
         else library,
         tenants,
@@ -212,8 +212,13 @@ def _kept(row: dict[str, Any]) -> str:
     return "yes" if row["slo_mpps"] is None or row["low_mpps"] >= row["slo_mpps"] else "not certain"
 
 
-def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: "list[Named]") -> "ModelLibrary":
-    """Return trained models; first profile tenants that lack profiles over cache ways and throttles, and store them."""
+def _learned(
+    library: "ModelLibrary", folder: str, machine: "Machine", tenants: "list[Named]", *, nodes: bool
+) -> "ModelLibrary":
+    """Return trained models; first profile tenants that lack profiles over cache ways and throttles, and store them.
+
+    `nodes`: the profiles must also have runs with memory on another node.
+    """
     missing = []
     for workload in _workloads(tenants):
         try:
@@ -221,7 +226,8 @@ def _learned(library: "ModelLibrary", folder: str, machine: "Machine", tenants: 
         except UnknownNameError:
             missing.append(workload)
         else:
-            missing += [] if model.allocation is not None else [model.workload]
+            known = model.allocation
+            missing += [] if known is not None and (known.away_errors or not nodes) else [model.workload]
     if missing:
         library = _measured(machine, missing).added_to(library, machine)
         library.save(folder)
