@@ -69,6 +69,7 @@ VALUES = [
     ("predict --target lpm --vector L3OCC=1 --model slomo-xgb --models {models}", 4, "L2MISS", "hint"),
     ("predict --target lpm --models {tmp}/nowhere", 2, "no models at", "slomo train"),
     ("predict --target lpm --models {dataset}", 2, "is a file, needed a folder of models", "train"),
+    ("demo --out {dataset} --machine nosuch", 2, "unknown machine 'nosuch'", "Known: e5-2620v4"),
     ("demo --out {dataset}", 2, "File exists", "name a folder"),
     ("predict --target lpm --with stats --nf {tmp}/none.yaml --models {models}", 2, "none.yaml", "cannot be read"),
     ("evaluate --models {models} --machine silver-4110", 2, "silver-4110", "e5-2620v4"),

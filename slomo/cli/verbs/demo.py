@@ -54,7 +54,6 @@ def command(out: str, as_json: bool, **options: Any) -> None:
     chosen = settings(**options)
     started = time.perf_counter()
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
     announce_compilation()
     made = _demonstrate(folder, chosen.machine, chosen.seed, chosen.jobs or None)
     report = folder / "report.html"
@@ -68,12 +67,15 @@ def command(out: str, as_json: bool, **options: Any) -> None:
 
 def _demonstrate(folder: Path, machine: str, seed: int, jobs: int | None) -> Demonstration:
     from slomo.records.storage import save_dataset
+    from slomo.vocabulary.machine import load_machine
     from slomo.workflow.evaluate import evaluate
     from slomo.workflow.predict import predict
     from slomo.workflow.profile import plan_experiments, profile
     from slomo.workflow.progress import ProgressBar
     from slomo.workflow.train import train
 
+    load_machine(machine)  # an unknown machine, as a missing extra above, is told before a folder is made
+    folder.mkdir(parents=True, exist_ok=True)
     common: dict[str, Any] = {"machine": machine, "seed": seed, "jobs": jobs}
     note(f"1/4 profiling {len(NETWORK_FUNCTIONS)} network functions on {machine}, alone, under pressure and in mixes")
     with ProgressBar("measuring") as bar:
