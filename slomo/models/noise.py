@@ -25,6 +25,11 @@ class MeasurementNoise(Stored):
     #: Number of rows that models were fitted to.
     rows: int
 
+    @property
+    def runs(self) -> int:
+        """Number of runs whose median is a row."""
+        return round((self.next_measurement / self.row) ** 2) if self.row else 1
+
     def reach(self, coverage: float) -> float:
         """Return how far from its mean a row's throughput stays with this probability, as a share of the mean."""
         return central_quantile(coverage) * self.row

@@ -39,7 +39,7 @@ def test_every_way_tells_the_noise(toy_library: ModelLibrary, method: str) -> No
     assert "measurement" not in _text(plain)  # one interval, for both
     (low, high), (mean_low, mean_high) = noisy.interval, noisy.mean_interval
     assert low < mean_low < noisy.throughput_mpps < mean_high < high
-    assert "of the next measurement" in _text(noisy)
+    assert "of the next measurement, a median of 2 runs)" in _text(noisy)
     assert "one scatters by 7.0 %" in _text(noisy)
     assert noisy.to_dict()["mean_interval"] == [mean_low, mean_high]
     assert Prediction.from_dict(noisy.to_dict()).mean_interval == noisy.mean_interval

@@ -279,7 +279,7 @@ def _text(prediction: "Prediction") -> str:
     lines = [f"{label(prediction.target)}{company} on {prediction.machine}, model {prediction.model}"]
     lines.append(f"  alone       {prediction.solo_mpps:.3f} {unit}")
     share = f"{100 * prediction.coverage:g} % interval"
-    of = "" if prediction.noise is None else ", of the next measurement"
+    of = "" if prediction.noise is None else f", of the next measurement, a median of {prediction.noise.runs} runs"
     lines.append(f"  predicted   {prediction.throughput_mpps:.3f} {unit}  ({share} {low:.3f} to {high:.3f}{of})")
     if prediction.noise is not None:
         low, high = prediction.mean_interval
