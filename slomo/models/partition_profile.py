@@ -15,8 +15,9 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from slomo.errors import ConfigurationError, UnsupportedPredictionError
-from slomo.files.documents import read
+from slomo.files.documents import check_version, parse
 from slomo.files.durable import write_durably
+from slomo.files.opening import read_text
 from slomo.files.ranges import Count, Name
 from slomo.files.stored import stored
 from slomo.models.applicability import applicability
@@ -106,7 +107,11 @@ def save_profiles(profiles: Iterable[PartitionProfile], path: str | Path) -> Pat
 def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
     """Read profiles from their file, or from a folder of models that learned the effect of ways."""
     if not Path(path).is_dir():
-        return read(path, ProfilesFile, hint=_HINT if Path(path).exists() else None).profiles
+        hint = _HINT if Path(path).exists() else None
+        document = parse(read_text(path, hint=hint), str(path), hint)
+        version = document.table(hint).get("schema_version", SCHEMA_VERSION)
+        check_version(path, version, SCHEMA_VERSION, _HINT)  # told before a field that another version lacks
+        return document.to(ProfilesFile, hint).profiles
     learned = [(model, model.allocation) for model in load_library(path).values() if model.allocation is not None]
     if not learned:
         raise ConfigurationError(f"no model in '{path}' was profiled over partitions", hint=_HINT)

@@ -98,6 +98,7 @@ def test_older_files_are_refused_with_the_command_that_measures_again(old: dict[
     (tmp_path / "p.json").write_text(json.dumps(old))
     with pytest.raises(ConfigurationError) as refused:
         load_profiles(tmp_path / "p.json")
+    assert f"p.json: schema version {old['schema_version']}, needed 5" in str(refused.value)
     assert "slomo profile NF... --plan partitions --out FILE" in str(refused.value)
 
 
