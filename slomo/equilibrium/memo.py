@@ -66,6 +66,8 @@ class JointMemo:
             ):  # threads may solve the same servers; they add results one after the other, and readers never wait
                 memo.add(list(fresh), fresh_joint)
             rows = memo.rows(keys)
+        if not len(rows):  # no server, of which the memo may have no arrays yet
+            return solve_joint(self.models, sorted_members, coverage=self.coverage)
         return placed_back(memo.joint(rows), order)
 
 

@@ -70,6 +70,11 @@ def test_a_full_memo_forgets_and_still_answers(models, servers):
         assert len(memo) <= 10
 
 
+def test_no_server_has_no_results(models):
+    """Also before the memo knows any; places are kept."""
+    assert JointMemo(models).solve(np.zeros((0, 3), dtype=int)).pressure.shape[:2] == (0, 3)
+
+
 def test_nonsense_is_refused(models):
     """Members that stand for no model, and a memo of no size, are refused in words."""
     with pytest.raises(InvalidValueError, match="do not belong together"):
