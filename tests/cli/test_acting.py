@@ -95,6 +95,8 @@ def test_whatif_says_what_is_not_certain(partitions: Path, capsys: pytest.Captur
     assert "not certain" in told
     assert "verdict" in told.splitlines()[0]
     assert "share of core" in told.splitlines()[0]
+    assert main(["whatif", "lpm", "stats", "--sockets", "0,1", "--nodes", "1,1", "--profiles", str(partitions)]) == 0
+    assert "own node" not in capsys.readouterr().out
 
 
 def test_whatif_names_the_machine_of_the_file(partitions: Path, capsys: pytest.CaptureFixture[str]) -> None:

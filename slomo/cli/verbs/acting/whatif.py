@@ -148,7 +148,7 @@ def command(
     answer = what_if(
         _knowledge(profile_file, where, tenants)
         if library is None or models is None
-        else _learned(library, models, where, tenants, nodes=setting.nodes is not None)
+        else _learned(library, models, where, tenants, nodes=setting.nodes is not None and where.sockets > 1)
         if learn
         else library,
         tenants,
@@ -190,7 +190,7 @@ def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
 def _row(row: dict[str, Any]) -> tuple[object, ...]:
     names = ("throughput_mpps", "low_mpps", "high_mpps", "slo_mpps")
     values = tuple("-" if row[name] is None else row[name] for name in names)
-    memory = "remote" if row.get("remote_memory") else "own node"
+    memory = "-" if "remote_memory" not in row else "remote" if row["remote_memory"] else "own node"
     return (
         row["tenant"],
         row.get("ways", "-"),
