@@ -305,7 +305,7 @@ class AllocationModel(Stored):
         if away and self.remote_ns <= 0.0:
             never.append(f"{name} was never profiled with its memory on another node")
         elif away and not self.away_errors:
-            outside.append(f"{name} never ran beside others with memory on another node; profile its partitions again")
+            never.append(f"{name} never ran beside others with memory on another node; profile its partitions again")
         if ways < response.ways[0]:
             outside.append(f"{name} has {ways} ways, profiled are {response.ways[0]:g} to {response.ways[-1]:g}")
         return tuple(never), tuple(outside)
