@@ -86,9 +86,10 @@ def decoded(data: bytes, path: str | Path, hint: str | None = None, encoding: st
         return data.decode(encoding)
     except UnicodeDecodeError as problem:
         line = data.count(b"\n", 0, problem.start) + 1
+        found = "UTF-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "LATIN1"
         raise ConfigurationError(
             f"{path}: line {line} is not text in {encoding.upper().removesuffix('-SIG')}",
-            hint=hint or "convert the file, for instance: iconv -f LATIN1 -t UTF-8",
+            hint=hint or f"convert the file, for instance: iconv -f {found} -t UTF-8",
         ) from None
 
 

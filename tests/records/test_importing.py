@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from slomo.errors import ConfigurationError, UnknownNameError
+from slomo.files.opening import read_text
 from slomo.records.dataset import ProfileDataset
 from slomo.records.importing.door import import_table
 from slomo.records.importing.mapping import load_mapping, metric_factor, throughput_mpps
@@ -180,8 +181,11 @@ def test_tables_in_another_encoding_are_refused(table):
     path = table("nf,ipc,perf\näa,1,2\nöa,1,3\n", "t.csv")
     path.write_bytes(path.read_text(encoding="utf-8").encode("latin1"))
     mapping = table("machine: m\ncolumns:\n  nf: {label: nf}\n  perf: {target: throughput}\n", "m.yaml")
-    with pytest.raises(ConfigurationError, match=r"t\.csv: line 2 is not text in UTF-8\nhint: .*iconv"):
+    with pytest.raises(ConfigurationError, match=r"t\.csv: line 2 is not text in UTF-8\nhint: .*iconv -f LATIN1"):
         import_table(path, mapping)
+    path.write_text("nf,perf\n", encoding="utf-16")
+    with pytest.raises(ConfigurationError, match=r"UTF-8\nhint: .*iconv -f UTF-16"):
+        read_text(path)
 
 
 @pytest.mark.parametrize(
