@@ -51,6 +51,20 @@ def test_more_pressure_never_predicts_more_throughput(model, vector: list[float]
     assert 0.0 <= there <= here <= 4.0
 
 
+def test_rows_alone_and_together_have_the_same_bits() -> None:
+    """Also of ten features, eight or more of which numpy adds in another order where it may."""
+    draw = np.random.default_rng(0)
+    ends = np.zeros(10), np.full(10, 9.0), np.full(10, 3.0), np.zeros(10), np.ones(10)
+    names = tuple(f"FELT{number}" for number in range(10))
+    low, high, typical, start, width = ends
+    network = MonotoneSensitivity(
+        "wide", names, "pressure", 4.0, typical, low, high, start, width,
+        draw.uniform(0, 1, (32, 10)), draw.normal(-5, 2, 32), draw.uniform(0, 0.05, 32), 1.0,
+    )  # fmt: skip
+    many = draw.uniform(0, 9, (300, 10))
+    assert network.predict_mpps(many).tolist() == [network.predict_mpps(row[np.newaxis])[0] for row in many]
+
+
 def test_traffic_may_speed_up() -> None:
     """Attributes of the target's own traffic are not pressure: here more flows are served faster, and it says so."""
     # of 200 rows 20 are on the slope: 7 to 9 % are learned of 9, whichever minimum the processor's arithmetic ends in

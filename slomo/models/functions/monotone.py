@@ -127,10 +127,11 @@ class SideBySide:
 def _taken(vectors: Floats, limits: Floats, slope: _Singles, offset: _Singles, height: _Singles) -> Floats:
     """Return, for every row, the share of solo throughput that the units subtract beyond half of their heights."""
     scaled = clipped(vectors, *limits) + 1.0
-    # terms are added one by one: the last bits of a matrix product depend on the number of rows
+    # terms are added one by one: the last bits of a matrix product, or of eight terms or more that numpy reduces,
+    # depend on the number of rows
     if len(scaled) < MANY:
         inputs = np.log(scaled.astype(np.float32))
-        units = np.tanh(np.add.reduce(inputs[:, :, np.newaxis] * slope, axis=1) + offset)
+        units = np.tanh(np.add.accumulate(inputs[:, :, np.newaxis] * slope, axis=1)[:, -1] + offset)
         few: _Singles = np.add.accumulate(units * height, axis=1)[:, -1]
         return few.astype(np.float64)
     columns = np.log(np.ascontiguousarray(scaled.T, dtype=np.float32))
