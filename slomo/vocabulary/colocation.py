@@ -7,6 +7,8 @@ competitors alone it yields the vector V; with the target the throughput P.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
+from types import NoneType
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -92,7 +94,11 @@ class Colocation:
                     f"co-location: {tenant!r} is no Workload",
                     hint="write for instance Colocation('silver-4110', Workload('lpm'), [Workload('stats')])",
                 )
-        tenants = len(self.competitors) + (self.target is not None)
+        tenants, node = len(self.competitors) + (self.target is not None), self.memory_node
+        if isinstance(node, list):
+            object.__setattr__(self, "memory_node", tuple(node))
+        elif not isinstance(node, (Integral, tuple, NoneType)):
+            raise InvalidValueError(f"memory node {node!r} of a co-location, needed a number, or one per tenant")
         for name in ("isolation", "sockets", "memory_nodes"):
             value = getattr(self, name)
             if value is not None and len(value) != tenants:
@@ -100,8 +106,8 @@ class Colocation:
         if self.port_gbps is not None and not 0.0 < self.port_gbps < float("inf"):
             raise InvalidValueError(f"line rate of the shared port is {self.port_gbps} Gbit/s, needed above 0")
         numbers = [*(self.sockets or ()), *(self.memory_nodes or ())]
-        if any(number < 0 for number in numbers):
-            raise InvalidValueError(f"sockets {numbers} of a co-location, needed numbers from 0")
+        if any(not isinstance(number, Integral) or number < 0 for number in numbers):
+            raise InvalidValueError(f"sockets {numbers} of a co-location, needed whole numbers from 0")
 
     @property
     def tenants(self) -> tuple[Workload, ...]:
@@ -112,7 +118,7 @@ class Colocation:
     def memory_nodes(self) -> tuple[int, ...] | None:
         """Memory node of each tenant, the target's first; None if each has its memory on its own socket."""
         node = self.memory_node
-        return (node,) * len(self.tenants) if isinstance(node, int) else node and tuple(node)
+        return node if node is None or isinstance(node, tuple) else (node,) * len(self.tenants)
 
     @cached_property
     def key(self) -> str:

@@ -112,6 +112,10 @@ def test_isolation_lists_every_tenant() -> None:
         Colocation("m", Workload("lpm"), (Workload("nat"),) * 2, isolation=(Isolation(),))
     with pytest.raises(InvalidValueError, match="memory_nodes lists 1 tenants, the co-location has 2"):
         Colocation("m", Workload("lpm"), (Workload("nat"),), memory_node=(1,))
+    for node, told in ((1.5, "memory node 1.5"), ((0, 1.5), "whole numbers"), (-1, "whole numbers")):
+        with pytest.raises(InvalidValueError, match=told):
+            Colocation("m", Workload("lpm"), (Workload("nat"),), memory_node=node)
+    assert hash(Colocation("m", Workload("lpm"), (Workload("nat"),), memory_node=[0, 1]))
 
 
 def test_capacities_speak_the_units_of_the_metric() -> None:
