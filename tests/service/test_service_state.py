@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 
 from slomo.equilibrium import lanes, one_question
 from slomo.errors import ConfigurationError, StoreError, UnknownNameError
+from slomo.models.functions import monotone_kernel
 from slomo.models.library import ModelLibrary
 from slomo.service.application import Service
 from slomo.service.state import journal
@@ -585,5 +586,5 @@ def test_what_single_questions_use_is_compiled_in_the_background(
     for step in service.model_store.answers.ahead():
         step()
 
-    of_one = {getattr(one_question, f"{name}_one") for name in ("inputs_of", "weigh", "left_of", "judge", "compose")}
-    assert asked == {lanes.settle_side_by_side, *of_one}
+    networks = {monotone_kernel.lay_out_rows, monotone_kernel.weigh_rows, monotone_kernel.leave_rows}
+    assert asked == {lanes.settle_side_by_side, one_question.judge_one, one_question.compose_one, *networks}
