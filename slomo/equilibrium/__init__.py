@@ -2,5 +2,5 @@
 
 In: models with a `ServerResponse` (or `PartitionResponse`), settings and offered loads of the server. Out: rates,
 pressures, intervals and convergence. Begin with `server` (arrays of servers) or `one_server`. `rounds` and its compiled
-form `lanes` iterate; `partition` solves divided caches.
+form `kernel` iterate; `partition` solves divided caches.
 """

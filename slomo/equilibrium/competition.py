@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.compose.composition import compose_arrays, plain_limits
-from slomo.equilibrium.lanes import loop_for
 from slomo.equilibrium.one_question import compose_one
 from slomo.equilibrium.rounds import IterationState
 from slomo.equilibrium.server import ranks
@@ -20,6 +19,7 @@ from slomo.equilibrium.settling import ServerGroup, distinct_mixes, one_set_of_p
 from slomo.equilibrium.tables import SharedSocket, Tables, columns, competitor_row, shared_socket
 from slomo.models.base import TRAFFIC_PREFIX, CompositionKind, Floats, SensitivityModel
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size, pressure_basis
+from slomo.models.functions.compilation import loop_for
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.latent import latent_rows
 from slomo.vocabulary.capacities import Capacities

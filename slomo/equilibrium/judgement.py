@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import code_for
 from slomo.equilibrium.one_question import judge_one
 from slomo.equilibrium.rounds import IterationState, in_order, waited
 from slomo.equilibrium.server import FixedPoints, Joint, joint_vectors
@@ -22,6 +21,7 @@ from slomo.equilibrium.settling import ResponseTable, response_table, socket_num
 from slomo.models.applicability import VERDICTS, Verdict
 from slomo.models.base import Floats
 from slomo.models.evidence import COVERAGE, VerdictErrors, caution, doubt
+from slomo.models.functions.compilation import code_for
 from slomo.models.local_errors import NEAREST
 from slomo.models.neighbourhood import beside
 from slomo.models.nf_model import NFModel

@@ -1,7 +1,7 @@
 """Compiled code for one question: verdict on one NF of a server, counters of one mix.
 
 One call of each replaces many small numpy calls. The functions make the same additions in the same order, so results
-are equal to the last bit; `slomo.equilibrium.lanes` says when they are compiled.
+are equal to the last bit; `slomo.models.functions.compilation` says when they are compiled.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ def judge_one(  # type: ignore[no-untyped-def] # noqa: C901
     That is: whether a profile covers its pressure, mean and largest held-out error of the nearest mixes, the used share
     of the memory channel, and whether neighbours may move more than in its profile. Results equal those of
     `slomo.models.applicability`, `local_errors` and `slomo.equilibrium.judgement`. `pressure` and `waiting` are those
-    of `slomo.equilibrium.server.FixedPoints`; `socket` as in `settle_side_by_side`. `moves`, shape (2, NFs,
+    of `slomo.equilibrium.server.FixedPoints`; `socket` as in `settle_servers`. `moves`, shape (2, NFs,
     kinds), has the largest amounts that each NF moves, and those that its neighbours moved. `inside`, shape (3 +
     pressures, pressures + 1), has low and high end, centre and rows of the precision; its last column begins with the
     farthest squared distance. `errors`, shape (1 + pressures, 1 + mixes), has the mixes' errors, then their pressures
@@ -74,7 +74,7 @@ def judge_one(  # type: ignore[no-untyped-def] # noqa: C901
 def compose_one(rows, members, reading, pressure, limits, vectors, composed):  # type: ignore[no-untyped-def] # noqa: C901
     """Combine the counters of one mix; results equal those of `slomo.equilibrium.competition` to the last bit.
 
-    `rows` are those of `settle_side_by_side`; `members`: row of each competitor; `pressure` on each has shape
+    `rows` are those of `settle_servers`; `members`: row of each competitor; `pressure` on each has shape
     (competitors, pressures). `reading`, shape (rows, 2 + terms, metrics), has low, high and weights of the metrics.
     `limits`, shape (3, metrics), has divisors, largest values, and two columns with the limit of their sum, or -1. The
     function sets `vectors`, shape (competitors, metrics), and `composed`.

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import loop_for
 from slomo.equilibrium.rounds import (
     BUSY,
     LEAST_AGE,
@@ -42,6 +41,7 @@ from slomo.errors import ConfigurationError, MissingMetricError
 from slomo.models.base import Floats
 from slomo.models.contentiousness import basis_size
 from slomo.models.error_shape import ErrorShape
+from slomo.models.functions.compilation import loop_for
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import ServerResponse, packets_of_age
 
@@ -368,7 +368,7 @@ def _settle_one(compute: ComputeMpps, group: ServerGroup, state: IterationState)
     each of which takes as long as a round.
     """
     who, pressure, mpps = group.members[0], state.pressure[0], state.mpps[0]
-    neighbours, loop = _neighbours(len(who)), loop_for(1)
+    neighbours, loop = _neighbours(len(who)), loop_for(1, rounds_of, pressure.shape[1])
     for tolerance in (_LOOSE * TOLERANCE, TOLERANCE):
         run_rounds(group, state, tolerance, loop=loop)
         compute(who, neighbours, pressure, mpps)
@@ -384,6 +384,13 @@ def _neighbours(places: int) -> Floats:
     return np.full(places, places - 1.0)
 
 
+def rounds_of(pressures: int) -> Callable[..., None]:
+    """Return the rounds for so many pressures, to be compiled; imports numba."""
+    from slomo.equilibrium import kernel
+
+    return kernel.rounds_of(pressures)
+
+
 def run_rounds(
     group: ServerGroup,
     state: IterationState,
@@ -397,7 +404,7 @@ def run_rounds(
     """
     members, table, tries = group.members, group.table, tries or TRIES
     if loop is None:
-        loop = loop_for(len(members))
+        loop = loop_for(len(members), rounds_of, table.pressures)
         if loop is None or not members.size or (state.burden != 1.0).any():
             for begin in range(0, len(members), _LAID_OUT):
                 part = slice(begin, begin + _LAID_OUT)

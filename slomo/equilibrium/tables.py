@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slomo.equilibrium.lanes import code_for
 from slomo.models.base import Floats
 from slomo.models.contentiousness import ContentiousnessProfile, basis_size
+from slomo.models.functions.compilation import code_for
 from slomo.models.functions.monotone import MANY, MonotoneSensitivity, SideBySide, rows_of
 from slomo.models.functions.monotone_kernel import lay_out_rows, leave_rows, weigh_rows
 from slomo.models.responses.server_response import NOT_LEARNED, ServerResponse

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from slomo.equilibrium.lanes import never_compiling
+from slomo.models.functions.compilation import never_compiling
 from slomo.placement.feasibility.mixes import Host, host_of
 from slomo.placement.problem.documents import read_cluster
 from slomo.service.agents import Agents

@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from slomo.equilibrium.lanes import never_compiling
 from slomo.errors import ConfigurationError
 from slomo.host.places import cache_directory
+from slomo.models.functions.compilation import never_compiling
 from slomo.models.library import ModelLibrary
 from slomo.records.shipped import own_folder, shipped_folder
 from slomo.service.api.cluster import as_request

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from slomo.equilibrium import competition, lanes, one_question, settling
+from slomo.equilibrium import competition, one_question, settling
 from slomo.equilibrium.competition import competitor_vectors, features_of_one, mix_features
 from slomo.errors import ConfigurationError
 from slomo.models.contentiousness import constant_profile
+from slomo.models.functions import compilation
 from slomo.models.library import ModelLibrary
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.metrics import Scope
@@ -40,7 +41,7 @@ def test_compiled_path_agrees_with_numpy(models: list, monkeypatch: pytest.Monke
     pytest.importorskip("numba")
     members = _mixes(500, 3)
     plain = mix_features(models, members, NAMES, capacities=models[0].capacities)
-    monkeypatch.setattr(lanes._Spent, "servers", 10**6)
+    monkeypatch.setattr(compilation._Spent, "servers", 10**6)
     np.testing.assert_array_equal(mix_features(models, members, NAMES, capacities=models[0].capacities), plain)
 
 
@@ -61,9 +62,9 @@ def test_one_mix_is_composed_alike_by_compiled_code(models: list, monkeypatch: p
     monkeypatch.setattr(competition, "loop_for", lambda *_: None)
     plain = answers()
     monkeypatch.undo()
-    monkeypatch.setattr(lanes._Spent, "servers", 10**6)
+    monkeypatch.setattr(compilation._Spent, "servers", 10**6)
     swift = answers()
-    assert lanes._Spent.loops[one_question.compose_one] is not None
+    assert compilation._Spent.loops[one_question.compose_one,] is not None
     np.testing.assert_equal(swift, plain)
     capped = [plain[i + 2][0][1] < plain[i][0][1] for i in range(0, len(plain), 3)]
     assert any(capped)

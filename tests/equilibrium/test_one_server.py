@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slomo.equilibrium import lanes, settling, tables
+from slomo.equilibrium import settling, tables
 from slomo.equilibrium.one_server import OneServer
 from slomo.equilibrium.server import Joint, joint_vectors, solve_joint
 from slomo.equilibrium.settling import response_table
 from slomo.models.error_shape import ErrorShape, shapes_at
+from slomo.models.functions import compilation
 from slomo.models.functions.smooth import SmoothSensitivity
 from slomo.models.interval_ends import ends_mpps, interval_of_one, predicted_loss
 from slomo.models.responses.server_response import NEIGHBOURS, ServerResponse, packets_of_age
@@ -31,12 +32,12 @@ def models(toy_library):
 
 def by(way, models, members, offered, **how):
     """Solve with the loop, or without it however many servers there are."""
-    enough = lanes.LOADING_SERVERS, lanes.LOADED_SERVERS
-    lanes.LOADING_SERVERS = lanes.LOADED_SERVERS = {"loop": 0, "arrays": 10**18}[way]
+    enough = compilation.LOADING_SERVERS, compilation.LOADED_SERVERS
+    compilation.LOADING_SERVERS = compilation.LOADED_SERVERS = {"loop": 0, "arrays": 10**18}[way]
     try:
         return solve_joint(models, members, offered, **how)
     finally:
-        lanes.LOADING_SERVERS, lanes.LOADED_SERVERS = enough
+        compilation.LOADING_SERVERS, compilation.LOADED_SERVERS = enough
 
 
 @pytest.fixture(scope="module")
@@ -249,8 +250,8 @@ def _of_one_speed(model):
 
 
 @pytest.mark.parametrize("tries", [((0.8, 40), (0.4, 80)), ((0.4, 1), (0.15, 1), (0.15, 1))], ids=["enough", "too few"])
-def test_servers_side_by_side_have_the_bits_of_one_after_the_other(models, tries, monkeypatch):
-    """Many saturated servers, a third of them twice, fill lanes; what does not converge goes on to the next try."""
+def test_many_servers_have_the_bits_of_one(models, tries, monkeypatch):
+    """Many saturated servers, a third of them twice; what does not converge goes on to the next try."""
     pytest.importorskip("numba")
     members = np.random.default_rng(1).integers(-1, len(models), (900, 5))
     members = np.concatenate([members, members[::3]])

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from slomo.equilibrium import lanes
+from slomo.models.functions import compilation
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
@@ -21,5 +21,5 @@ def toy_library() -> ModelLibrary:
 @pytest.fixture(scope="session", autouse=True)
 def compiled_once(toy_library: ModelLibrary) -> None:
     """Compile what predictions use, so that no time measured for a file contains the compiler's."""
-    lanes._Spent.servers = lanes.LOADING_SERVERS
+    compilation._Spent.servers = compilation.LOADING_SERVERS
     Predictor(toy_library).predict("lpm", ["nat"])

@@ -16,9 +16,9 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from slomo.equilibrium import lanes, one_question
+from slomo.equilibrium import one_question, settling
 from slomo.errors import ConfigurationError, StoreError, UnknownNameError
-from slomo.models.functions import monotone_kernel
+from slomo.models.functions import compilation, monotone_kernel
 from slomo.models.library import ModelLibrary
 from slomo.service.application import Service
 from slomo.service.state import journal
@@ -560,15 +560,15 @@ def test_state_is_its_owners_alone(start: Started, tmp_path: Path) -> None:
 
 def test_no_request_waits_for_the_compiler(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the writer nor the threads that read compile anything, however much they have solved."""
-    monkeypatch.setattr(lanes, "compiled", lambda _: SimpleNamespace(signatures=[]))
-    monkeypatch.setattr(lanes._Spent, "loops", {})
-    monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
+    monkeypatch.setattr(compilation, "compiled", lambda *_: SimpleNamespace(signatures=[]))
+    monkeypatch.setattr(compilation._Spent, "loops", {})
+    monkeypatch.setattr(compilation._Spent, "servers", compilation.LOADING_SERVERS)
     service: Service = client.service  # type: ignore[attr-defined]
 
-    assert service.store.write(lambda _: lanes.loop_for(1)).result() is None
+    assert service.store.write(lambda _: compilation.loop_for(1, settling.rounds_of, 4)).result() is None
     assert client.portal is not None
-    assert client.portal.call(service.aside, lambda: lanes.loop_for(1)) is None
-    assert lanes.loop_for(1) is not None
+    assert client.portal.call(service.aside, lambda: compilation.loop_for(1, settling.rounds_of, 4)) is None
+    assert compilation.loop_for(1, settling.rounds_of, 4) is not None
 
 
 def test_what_single_questions_use_is_compiled_in_the_background(
@@ -576,15 +576,15 @@ def test_what_single_questions_use_is_compiled_in_the_background(
 ) -> None:
     """Rounds, and what one prediction by either method reads and composes."""
     pytest.importorskip("numba")
-    compiled, asked = lanes.compiled, set()
-    monkeypatch.setattr(lanes, "compiled", lambda function: asked.add(function) or compiled(function))
-    monkeypatch.setattr(lanes._Spent, "loops", {})
-    monkeypatch.setattr(lanes._Spent, "ready", {})
-    monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
+    compiled, asked = compilation.compiled, set()
+    monkeypatch.setattr(compilation, "compiled", lambda *of: asked.add(of[0]) or compiled(*of))
+    monkeypatch.setattr(compilation._Spent, "loops", {})
+    monkeypatch.setattr(compilation._Spent, "ready", {})
+    monkeypatch.setattr(compilation._Spent, "servers", compilation.LOADING_SERVERS)
     service: Service = client.service  # type: ignore[attr-defined]
 
     for step in service.model_store.answers.ahead():
         step()
 
     networks = {monotone_kernel.lay_out_rows, monotone_kernel.weigh_rows, monotone_kernel.leave_rows}
-    assert asked == {lanes.settle_side_by_side, one_question.judge_one, one_question.compose_one, *networks}
+    assert asked == {settling.rounds_of, one_question.judge_one, one_question.compose_one, *networks}

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from slomo.equilibrium.lanes import never_compiling
 from slomo.errors import ConfigurationError, SlomoError, StoreError
 from slomo.files.durable import make_private, write_durably
+from slomo.models.functions.compilation import never_compiling
 
 Result = TypeVar("Result")
 #: Largest number of writes per transaction.

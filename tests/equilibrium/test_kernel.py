@@ -6,28 +6,28 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from slomo.equilibrium import lanes, one_question
+from slomo.equilibrium import one_question, settling
 from slomo.equilibrium.rounds import IterationState
 from slomo.models.applicability import applicability
-from slomo.models.functions import monotone_kernel
+from slomo.models.functions import compilation, monotone_kernel
 from slomo.models.local_errors import NEAREST, LocalErrors
 
 
 def test_an_event_loop_does_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that never compiles solves in numpy until another thread has compiled the loop, then uses it."""
     loop = SimpleNamespace(signatures=[])
-    monkeypatch.setattr(lanes, "compiled", lambda _: loop)
-    monkeypatch.setattr(lanes._Spent, "loops", {})
-    monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
+    monkeypatch.setattr(compilation, "compiled", lambda *_: loop)
+    monkeypatch.setattr(compilation._Spent, "loops", {})
+    monkeypatch.setattr(compilation._Spent, "servers", compilation.LOADING_SERVERS)
     seen: list[object] = []
-    with lanes.never_compiling():
-        before = lanes.loop_for(1)
-        other = threading.Thread(target=lambda: seen.append(lanes.loop_for(1)))
+    with compilation.never_compiling():
+        before = compilation.loop_for(1, settling.rounds_of, 4)
+        other = threading.Thread(target=lambda: seen.append(compilation.loop_for(1, settling.rounds_of, 4)))
         other.start()
         other.join()
-        meanwhile = lanes.loop_for(1)
+        meanwhile = compilation.loop_for(1, settling.rounds_of, 4)
         loop.signatures.append("compiled")
-        after = lanes.loop_for(1)
+        after = compilation.loop_for(1, settling.rounds_of, 4)
 
     assert seen == [loop]
     assert (before, meanwhile, after) == (None, None, loop)
@@ -35,18 +35,18 @@ def test_an_event_loop_does_not_wait_for_the_compiler(monkeypatch: pytest.Monkey
 
 def test_a_thread_may_say_so_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """What begins and ends inside does not allow what is around it to compile."""
-    monkeypatch.setattr(lanes, "compiled", lambda _: SimpleNamespace(signatures=[]))
-    monkeypatch.setattr(lanes._Spent, "loops", {})
-    monkeypatch.setattr(lanes._Spent, "servers", lanes.LOADING_SERVERS)
-    with lanes.never_compiling():
-        with lanes.never_compiling():
+    monkeypatch.setattr(compilation, "compiled", lambda *_: SimpleNamespace(signatures=[]))
+    monkeypatch.setattr(compilation._Spent, "loops", {})
+    monkeypatch.setattr(compilation._Spent, "servers", compilation.LOADING_SERVERS)
+    with compilation.never_compiling():
+        with compilation.never_compiling():
             pass
-        assert lanes.loop_for(1) is None
-    assert lanes.loop_for(1) is not None
+        assert compilation.loop_for(1, settling.rounds_of, 4) is None
+    assert compilation.loop_for(1, settling.rounds_of, 4) is not None
 
 
 def test_chosen_servers_have_the_memory_order_of_all() -> None:
-    """Otherwise numba would compile the loop again, 9 s, for servers whose solution is corrected."""
+    """Otherwise numba would compile the loop again, for servers whose solution is corrected."""
     state = IterationState.beginning(np.random.default_rng(1).uniform(size=(5, 3, 4)))
     part = state.rows(np.array([3, 1]))
     assert (part.pressure == state.pressure[[3, 1]]).all()
