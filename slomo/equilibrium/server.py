@@ -282,7 +282,10 @@ def _read(
         mpps, spread = np.minimum(mpps, offered), _arrivals(nfs.responses, who, (offered, load), coverage, window_s)
         low, high = np.maximum(np.minimum(low, offered - spread), 0.0), np.minimum(high, offered + spread)
     joint.throughput_mpps[into], joint.low_mpps[into], joint.high_mpps[into] = mpps, low, high
-    joint.pressure[part[:, None], order] = state.pressure[servers] * (members >= 0)[:, :, None]
+    back = np.argsort(order, axis=1) + (servers * order.shape[1])[:, None]
+    joint.pressure[part] = state.pressure.reshape(-1, state.pressure.shape[2]).take(back, axis=0)
+    if not (here := joint.load[part] > 0.0).all():
+        joint.pressure[part] *= here[:, :, None]
     for name in ("waiting", "converged", "rounds", "ratio", "bound"):
         getattr(joint, name)[part] = getattr(state, name)[servers]
 

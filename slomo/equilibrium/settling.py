@@ -45,6 +45,8 @@ from slomo.models.functions.compilation import loop_for
 from slomo.models.nf_model import NFModel
 from slomo.models.responses.server_response import ServerResponse, packets_of_age
 
+#: Servers of a group, by row number.
+Rows = NDArray[np.int64] | slice
 #: Damping factor and limit of rounds of each try: the first is for most servers (0.5 would take 1.5 times as many
 #: rounds), the other two for servers that oscillate around their fixed point.
 TRIES = ((0.8, 40), (0.4, 80), (0.15, 160))
@@ -97,7 +99,7 @@ class ServerGroup:
         self._here: NDArray[np.bool_] | slice = slice(None) if is_full else members >= 0
         self._read: Callable[[Floats], Floats] | None = None
 
-    def only(self, rows: NDArray[np.int64] | slice) -> "ServerGroup":
+    def only(self, rows: Rows) -> "ServerGroup":
         """Return the group of the servers in `rows`."""
         offered = self.offered[rows] if self.is_reduced else None
         return ServerGroup(self.table, self.socket, self.members[rows], offered, self.full_kib[rows])
@@ -135,26 +137,36 @@ class ServerGroup:
             part_load,
         )
 
-    def read(self, responses: tuple[ServerResponse, ...], state: IterationState) -> None:
-        """Compute the throughput of every NF by its network at the pressures in `state`."""
-        here, members = self._here, self.members
+    def read(self, responses: tuple[ServerResponse, ...], state: IterationState, rows: Rows = slice(None)) -> None:
+        """Compute the throughput of every NF in `rows` by its network at the pressures in `state`."""
+        if isinstance(rows, slice):
+            mpps = self._networks(responses)(state.pressure[self._here].reshape(-1, state.vectors.shape[3]))
+            state.mpps[self._here] = mpps.reshape(self.members.shape) if isinstance(self._here, slice) else mpps
+        else:
+            part, here = self.only(rows), np.empty((len(rows), self.members.shape[1]))
+            pressure = state.pressure[rows][part._here].reshape(-1, state.vectors.shape[3])
+            here.fill(np.nan)
+            here[part._here] = part._networks(responses)(pressure).reshape(here[part._here].shape)
+            state.mpps[rows] = here
+
+    def _networks(self, responses: tuple[ServerResponse, ...]) -> Callable[[Floats], Floats]:
+        """Return the function that computes throughputs of all NFs of the group."""
         if self._read is None:
-            who = members[here].reshape(-1)
+            who = self.members[self._here].reshape(-1)
             neighbours = np.empty(len(who))
-            if isinstance(here, slice):
-                neighbours.fill(members.shape[1] - 1.0)
+            if isinstance(self._here, slice):
+                neighbours.fill(self.members.shape[1] - 1.0)
             else:
-                count = np.add.reduce(here, axis=1)
+                count = np.add.reduce(self._here, axis=1)
                 neighbours[:] = np.repeat(count - 1.0, count)
             self._read = reader(responses, who, neighbours)
-        mpps = self._read(state.pressure[here].reshape(-1, state.vectors.shape[3]))
-        state.mpps[here] = mpps.reshape(members.shape) if isinstance(here, slice) else mpps
+        return self._read
 
-    def pace(self, responses: tuple[ServerResponse, ...], state: IterationState) -> Floats:
-        """Return the networks' throughput divided by the smooth approximation, shape (servers, places)."""
-        self.read(responses, state)
-        pace: Floats = state.mpps / np.maximum(state.speed, TINY)
-        return pace if isinstance(self._here, slice) else np.where(self._here, pace, 1.0)
+    def pace(self, responses: tuple[ServerResponse, ...], state: IterationState, rows: Rows = slice(None)) -> Floats:
+        """Return the networks' throughput divided by the smooth approximation, shape (rows, places)."""
+        self.read(responses, state, rows)
+        pace: Floats = state.mpps[rows] / np.maximum(state.speed[rows], TINY)
+        return pace if isinstance(self._here, slice) else np.where(self._here[rows], pace, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,30 +347,28 @@ class ResponseTable:
         correction changes its sign, since near a full channel throughput falls with waiting more steeply than the
         rounds assume.
         """
-        if not len(left):
-            return
-        mine, part = (group, state) if len(left) == len(state.status) else (group.only(left), state.rows(left))
         share, before = np.full((len(left), 1), 0.5), np.zeros((1, 1))
         for correction in range(_CORRECTIONS + 1):
-            change = (mine.pace(self.responses, part) if pace is None else pace) / part.pace - 1.0
+            rows = slice(None) if len(left) == len(state.status) else left
+            change = (group.pace(self.responses, state, rows) if pace is None else pace) / state.pace[rows] - 1.0
             pace = None
             if traffic:
-                change = np.hstack([change, self._burden(mine, part) / part.burden - 1.0])
-            if part is not state:
-                state.put(left, part)
-            apart = np.flatnonzero(np.logical_or.reduce(np.abs(change) > _APART, axis=1) | ~part.converged)
-            if not len(apart):
-                return
+                change = np.hstack(
+                    [change, self._burden(group.only(rows), state.rows(rows)) / state.burden[rows] - 1.0]
+                )
+            apart = np.flatnonzero(np.logical_or.reduce(np.abs(change) > _APART, axis=1) | ~state.converged[rows])
             if correction == _CORRECTIONS:
                 state.status[left[apart], 0] = 0.0
+            if correction == _CORRECTIONS or not len(apart):
                 return
             share[(change * before).sum(axis=1) < 0.0] *= 0.5
             left, share, before = left[apart], share[apart], change[apart]
-            mine, part = mine.only(apart), part.rows(apart)
+            part = state.rows(left)
             if traffic:
                 part.burden[:] *= 1.0 + share * before[:, before.shape[1] // 2 :]
             part.restart(part.pace * (1.0 + share * before[:, : part.pace.shape[1]]))
-            run_rounds(mine, part, TOLERANCE)
+            run_rounds(group.only(left), part, TOLERANCE)
+            state.put(left, part)
 
 
 def _settle_one(compute: ComputeMpps, group: ServerGroup, state: IterationState) -> Floats | None:

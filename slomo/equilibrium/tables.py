@@ -282,16 +282,17 @@ def compiled_networks(responses: tuple[ServerResponse, ...]) -> ComputeMpps | No
 def _computing(responses: tuple[ServerResponse, ...], *code: Callable[..., Any]) -> ComputeMpps | None:
     if (networks := rows_of([response.sensitivity for response in responses])) is None:
         return None
-    (lay_out, weigh, leave), (models, features) = code, networks
-    units = (models.shape[1] - 3 * features - 2) // (features + 2)  # of a row of `MonotoneSensitivity`
+    (lay_out, weigh, leave), (limits, weights) = code, networks
+    features = limits.shape[1] // 3
+    units = weights.shape[1] // (features + 2)
 
     def compute(who: NDArray[np.int64], neighbours: Floats, pressure: Floats, mpps: Floats) -> None:
         inputs, sums = np.empty((len(who), features), dtype=np.float32), np.empty((len(who), units), dtype=np.float32)
-        lay_out(models, who, neighbours, pressure, inputs)
+        lay_out(limits, who, neighbours, pressure, inputs)
         np.log(inputs, out=inputs)
-        weigh(models, who, inputs, sums)
+        weigh(weights, who, inputs, sums)
         np.tanh(sums, out=sums)
-        leave(models, who, sums, mpps)
+        leave(limits, weights, who, sums, mpps)
 
     return compute
 

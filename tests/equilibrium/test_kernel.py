@@ -82,8 +82,7 @@ def test_the_verdict_of_one_question_has_the_bits_of_arrays(mixes: int) -> None:
 def test_contributions_of_one_server_are_added_in_order(units: int) -> None:
     """The order and the precision of additions decide the last bits."""
     tangents, heights = np.random.default_rng(units).uniform(-0.3, 0.3, (2, 3, units)).astype(np.float32)
-    models = np.hstack([heights, [[5.0, 0.5]] * 3])
     mpps = np.empty(3)
-    monotone_kernel.leave_rows(models, np.arange(3), tangents, mpps)
+    monotone_kernel.leave_rows(np.array([[5.0, 0.5]] * 3), heights, np.arange(3), tangents, mpps)
     left = 0.5 - np.add.accumulate(tangents * heights, axis=1)[:, -1].astype(float)
     assert mpps.tolist() == (5.0 * np.minimum(np.maximum(left, 0.0), 1.0)).tolist()

@@ -78,18 +78,19 @@ class MonotoneSensitivity(ScaledSensitivity, kind="monotone"):
         return self.top - float(self._units[2].sum(dtype=np.float64))
 
     @cached_property
-    def row(self) -> Floats:
-        """All weights and limits of the model in one row, for compiled code."""
-        units = [part.ravel() for part in self._units]
-        return np.concatenate([self._limits.ravel(), *units, [self.solo_mpps, self._half_way]])
+    def rows(self) -> tuple[Floats, _Singles]:
+        """Limits and ends, and all weights, of the model, each in one row, for compiled code."""
+        ends = [self.solo_mpps, self._half_way]
+        return np.concatenate([self._limits.ravel(), ends]), np.concatenate([part.ravel() for part in self._units])
 
 
-def rows_of(models: Sequence[SensitivityModel]) -> tuple[Floats, int] | None:
-    """Return one row of numbers per model, and the number of inputs; None unless all models have one shape."""
+def rows_of(models: Sequence[SensitivityModel]) -> tuple[Floats, _Singles] | None:
+    """Return two rows of numbers per model (limits and ends, weights); None unless all models have one shape."""
     every = [model for model in models if isinstance(model, MonotoneSensitivity)]
-    if len(every) < len(models) or len({(model.feature_names, len(model.row)) for model in every}) != 1:
+    if len(every) < len(models) or len({(model.feature_names, len(model.rows[1])) for model in every}) != 1:
         return None
-    return np.concatenate([model.row for model in every]).reshape(len(every), -1), len(every[0].feature_names)
+    limits, weights = zip(*[model.rows for model in every], strict=True)
+    return np.array(limits), np.array(weights)
 
 
 @dataclass(frozen=True, eq=False)
