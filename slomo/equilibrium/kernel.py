@@ -350,7 +350,7 @@ def rounds_of(pressures: int) -> Callable[..., None]:  # noqa: C901
                     value = load(following, at, size) * share
                     change = larger(change, absolute(value - load(vector, at, size)) / reference)
                     store(vector, at, value)
-                before, moved = moved, largest(change)
+                moved = largest(change)
                 if channel >= 0:
                     longer = min(max(wait * (element(everything, channel) / channel_cap), 1.0), most_wait)
                     moved, wait = max(moved, abs(longer - wait)), longer
