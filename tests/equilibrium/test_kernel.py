@@ -45,6 +45,15 @@ def test_a_thread_may_say_so_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compilation.loop_for(1, settling.rounds_of, 4) is not None
 
 
+def test_without_compiled_code_numpy_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where numba is told not to compile, its vectors would raise an error."""
+    numba = pytest.importorskip("numba")
+    compiled = compilation.compiled.__wrapped__
+    assert compiled(settling.rounds_of, 4) is not None
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    assert compiled(settling.rounds_of, 4) is None
+
+
 def test_chosen_servers_have_the_memory_order_of_all() -> None:
     """Otherwise numba would compile the loop again, for servers whose solution is corrected."""
     state = IterationState.beginning(np.random.default_rng(1).uniform(size=(5, 3, 4)))

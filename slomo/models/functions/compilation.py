@@ -24,7 +24,7 @@ _Source = tuple[Callable[..., Any], *tuple[int, ...]]
 
 @functools.cache
 def compiled(function: Callable[..., Any], *sizes: int) -> Callable[..., Any] | None:
-    """Return the function compiled by numba, or what it returns for `sizes`; None if numba is not installed.
+    """Return the function compiled by numba, or what it returns for `sizes`; None without numba, or if it is disabled.
 
     >>> def nothing(): pass
     >>> compiled(nothing) is compiled(nothing)
@@ -33,6 +33,8 @@ def compiled(function: Callable[..., Any], *sizes: int) -> Callable[..., Any] | 
     try:
         import numba
     except ImportError:
+        return None
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # vectors exist in compiled code only
         return None
     function = function(*sizes) if sizes else function
     # numpy's division semantics: a check before each division would prevent vector instructions
