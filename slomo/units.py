@@ -1,4 +1,4 @@
-"""Quantities with units: parse, convert, print.
+"""Quantities with units: parse, convert, print; and numbers of things.
 
 Prefixes follow IEC 80000-13 (MiB = 2**20 bytes) and SI (Mpps = 1e6 packets per second, Gbit/s = 1e9 bits per second).
 """
@@ -43,6 +43,15 @@ UNITS: dict[str, tuple[str, float]] = {
     "%": ("ratio", 0.01),
 }
 _QUANTITY = re.compile(r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*$")
+
+
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """Return a number with its noun, in the singular for one; `nouns`: a plural that does not end in "s" alone.
+
+    >>> plural(1, "run"), plural(0, "mix", "mixes")
+    ('1 run', '0 mixes')
+    """
+    return f"{number} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def unit_factor(source: str, target: str) -> float:

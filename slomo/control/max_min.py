@@ -14,6 +14,7 @@ from slomo.control.observation import ControlDecision, MachineReading
 from slomo.enforce.plan import EnforcementPlan, TenantSetting
 from slomo.errors import InvalidValueError
 from slomo.placement.feasibility.on_demand import Division
+from slomo.units import plural
 from slomo.vocabulary.way_masks import way_block
 
 #: Cache misses per second [millions] below which more cache does not help.
@@ -87,7 +88,7 @@ class MaxMinController:
             reasons = (f"{', '.join(short)}: short at the fairest division",)
             settled = replace(state, rounds=rounds, escalated=escalated)
             return ControlDecision(self._plan(observation, state.division), settled, reasons, escalated)
-        because = tuple(f"'{name}' is short: {fresh.own[name]} ways of its own" for name in short)
+        because = tuple(f"'{name}' is short: {plural(fresh.own[name], 'way')} of its own" for name in short)
         return ControlDecision(self._plan(observation, fresh), MaxMinMemory(fresh, tried=tried), because)
 
     def _misses(self, observation: MachineReading, name: str) -> bool:

@@ -24,6 +24,7 @@ from slomo.placement.chains.policies import Judges, Mix
 from slomo.placement.chains.predicted import best_nodes, served_at
 from slomo.placement.problem.chain import RatedChain
 from slomo.placement.problem.request import Request
+from slomo.units import plural
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.server_setting import llc_numbers
 from slomo.vocabulary.workload import Workload
@@ -80,8 +81,8 @@ class NumaController:
     ) -> None:
         if machine.sockets < 2 or not horizon_s > 0.0:
             raise InvalidValueError(
-                f"'{machine.name}' has {machine.sockets} sockets, the horizon is {horizon_s} s, needed two or more "
-                "sockets and a time above 0"
+                f"'{machine.name}' has {plural(machine.sockets, 'socket')}, the horizon is {horizon_s} s, "
+                "needed two or more sockets and a time above 0"
             )
         self.horizon_s = horizon_s
         self.server, self.machine, self.tenants, self.memory = server, machine, dict(tenants), memory

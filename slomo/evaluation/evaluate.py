@@ -23,6 +23,7 @@ from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records import schema
 from slomo.records.dataset import ProfileDataset
+from slomo.units import plural
 from slomo.vocabulary.defaults import COMPOSED, DEFAULT_MODEL, EQUILIBRIUM, Compat
 from slomo.vocabulary.display import drawn, html_table
 from slomo.vocabulary.vector import Floats
@@ -194,12 +195,16 @@ class Evaluation:
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{model} {accuracy.mape:.2f} %" for model, accuracy in self.models.items())
-        return f"Evaluation({self.mixes} mixes on {self.machine}; mean absolute error: {errors})"
+        return f"Evaluation({plural(self.mixes, 'mix', 'mixes')} on {self.machine}; mean absolute error: {errors})"
 
     def _repr_html_(self) -> str:
         names = ("mape", "p95", "within_5", "within_10", "bias", "coverage")
         rows = ((model, *(f"{getattr(e, name):.1f}" for name in names)) for model, e in self.models.items())
-        return html_table(f"{self.mixes} mixes on {self.machine}", ("model", *(f"{name} [%]" for name in names)), rows)
+        return html_table(
+            f"{plural(self.mixes, 'mix', 'mixes')} on {self.machine}",
+            ("model", *(f"{name} [%]" for name in names)),
+            rows,
+        )
 
 
 def evaluate(

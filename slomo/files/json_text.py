@@ -75,6 +75,19 @@ def parse_json(text: str | bytes, name: str, hint: str | None = None, most: floa
         raise NotJsonError(f"{where}: is not JSON: {reason}", hint=hint) from None
 
 
+def repeated_key(text: str) -> str | None:
+    """Return where valid JSON has a key for the second time, and which; None if each occurs once.
+
+    >>> repeated_key('{"a": 1, "b": {"a": 2, "a": 3}}')
+    "1:24: field 'a' occurs twice"
+    """
+    try:
+        json.loads(text, object_pairs_hook=_unique, parse_int=str)  # of any number of digits
+    except RefusedError as problem:
+        return ": ".join(_locate(text, problem))
+    return None
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):

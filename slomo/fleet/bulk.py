@@ -74,6 +74,8 @@ def predict_file(
     many of how many row groups are done.
     """
     need("pyarrow")
+    if Path(target).is_dir():
+        raise UsageError(f"cannot write the predictions to '{target}': it is a folder", hint="name a file in it")
     if Path(target).exists() and os.path.samefile(source, target):
         raise UsageError(f"{target}: holds the mixes themselves", hint="name another file for the predictions")
     load_library(question.models)

@@ -52,6 +52,7 @@ from slomo.records.host_effect import (
 )
 from slomo.records.provenance import difference, versions
 from slomo.records.run import RunRecord
+from slomo.units import plural
 from slomo.vocabulary.network_function import NetworkFunction
 
 #: Number of hosts shown by name while they measure; of more, those with fewest and most runs are shown.
@@ -207,8 +208,8 @@ class FleetDescription(Stored):
     def __str__(self) -> str:
         ends = time.strftime("%Y-%m-%d %H:%M", time.localtime(time.time() + self.wall_s))
         return (
-            f"{self.runs} runs, {self.finished} finished, on {self.hosts} hosts: about {self.wall_s:.0f} s, "
-            f"until {ends} if begun now, cost left {self.cost:.2f}"
+            f"{plural(self.runs, 'run')}, {self.finished} finished, on {plural(self.hosts, 'host')}: "
+            f"about {self.wall_s:.0f} s, until {ends} if begun now, cost left {self.cost:.2f}"
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
+from slomo.units import plural
 
 _CPU = Path("/sys/devices/system/cpu")
 
@@ -84,7 +85,7 @@ def assign_cores(cores: Sequence[int], counts: Sequence[int], what: str) -> list
     """Give every tenant its own CPUs, as many as `counts` says; InvalidValueError, for `what`, if there are too few."""
     if sum(counts) > len(cores):
         raise InvalidValueError(
-            f"{what} needs {sum(counts)} cores for {len(counts)} tenants, "
+            f"{what} needs {plural(sum(counts), 'core')} for {plural(len(counts), 'tenant')}, "
             f"this host offers {len(cores)} ({format_cpu_list(cores)})",
             hint="use fewer competitors, or give the testbed more cores of this socket",
         )

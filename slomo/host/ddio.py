@@ -10,6 +10,7 @@ import struct
 from pathlib import Path
 
 from slomo.errors import InvalidValueError, TestbedError
+from slomo.units import plural
 from slomo.vocabulary.way_masks import has_hole
 
 REGISTER = 0xC8B
@@ -50,7 +51,7 @@ class DdioWays:
             return False, f"{problem.message} ({problem.hint})"
         if not os.access(self.path, os.W_OK):
             return False, f"'{self.path}' may not be written (run as root)"
-        return True, f"{mask.bit_count()} ways ({mask:#x})"
+        return True, f"{plural(mask.bit_count(), 'way')} ({mask:#x})"
 
     def read(self) -> int:
         """Return the mask of the cache ways that devices may fill (DDIO).

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from slomo.errors import SlomoError, StoreError, TestbedError
 from slomo.host.journal import Journal, Layer, Receipt
 from slomo.host.knobs import PRESENT, Change, InUseError, Knobs, VanishedError, Wish
+from slomo.units import plural
 
 #: Largest number of passes over all knobs: restoring one knob may change another (a process that leaves a CPU set).
 _PASSES = 3
@@ -248,7 +249,9 @@ class _Session:
                     if heir is not None and (left := self.journal.stack(layer.place, layer.knob)):
                         self.journal.update(left[-1], left[-1].value, remains[layer.label])  # it still has our value
         if refused and complain:
-            raise TestbedError(f"{len(refused)} knobs could not be restored: {refused[0]}", hint="see `slomo doctor`")
+            raise TestbedError(
+                f"{plural(len(refused), 'knob')} could not be restored: {refused[0]}", hint="see `slomo doctor`"
+            )
         vanished = (*kinds["vanished"], *gone)
         changed = tuple(change for change in restored if change.before != change.after)
         return Undone(changed, vanished, (*kinds["foreign"], *in_use), tuple(kinds["covered"])), refused

@@ -18,6 +18,7 @@ from slomo.models.base import Floats
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.local_errors import NEAREST
 from slomo.models.nf_model import NFModel
+from slomo.units import plural
 
 #: Key of the manifest: model -> reason why its answers can never be judged.
 DOUBTS = "doubts"
@@ -69,7 +70,9 @@ class Evidence(Stored):
         """The evidence as one line of text."""
         if self.source == "measured":
             return f"{self.model}: measured"
-        parts = f"{self.model}: {self.scores} held-out errors ({self.source}), {self.near} with such neighbours"
+        parts = (
+            f"{self.model}: {plural(self.scores, 'held-out error')} ({self.source}), {self.near} with such neighbours"
+        )
         parts += "" if self.error is None else f"; near it {100.0 * self.error:.2g} % of solo"
         return parts + ("" if self.distance is None else f"; pressure {self.distance:.2g} of profiled")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from slomo.errors import ConfigurationError, InvalidValueError, UnknownNameError, UsageError, listed
 from slomo.models import storage
 from slomo.models.nf_model import NFModel
+from slomo.units import plural
 from slomo.vocabulary.display import frame_of, html_table
 from slomo.vocabulary.identity import require_same, stated_fingerprint
 from slomo.vocabulary.workload import Workload
@@ -238,7 +239,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
         return self
 
     def __repr__(self) -> str:
-        return f"ModelLibrary({len(self)} models for {', '.join(self.machines) or 'no machine'})"
+        return f"ModelLibrary({plural(len(self), 'model')} for {', '.join(self.machines) or 'no machine'})"
 
     def to_frame(self) -> "DataFrame":
         """Return machine, workload and solo throughput of every model as a pandas DataFrame."""
@@ -252,7 +253,7 @@ class ModelLibrary(Mapping[Key, NFModel]):
 
     def _repr_html_(self) -> str:
         rows = ((*pair, f"{self[pair].solo_mpps:.3f}") for pair in self)
-        return html_table(f"{len(self)} models", ("machine", "workload", "solo [Mpps]"), rows)
+        return html_table(plural(len(self), "model"), ("machine", "workload", "solo [Mpps]"), rows)
 
 
 def load_library(directory: str | Path) -> ModelLibrary:

@@ -23,6 +23,7 @@ from slomo.models.responses.latency import LatencyModel
 from slomo.models.responses.latent import PAIRS
 from slomo.models.responses.partition import AllocationModel
 from slomo.models.responses.server_response import ServerResponse
+from slomo.units import plural
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.defaults import DEFAULT_MODEL, FORMER_DEFAULT, method_hint
 from slomo.vocabulary.display import html_table
@@ -244,7 +245,7 @@ class NFModel(Stored, readers={"sensitivity": dict, "manifest": dict}):
 
     def __repr__(self) -> str:
         alone = f"{self.solo_mpps:.4g} Mpps solo"
-        return f"NFModel({self.workload.key} on {self.machine}, {alone}, {len(self.sensitivity)} models)"
+        return f"NFModel({self.workload.key} on {self.machine}, {alone}, {plural(len(self.sensitivity), 'model')})"
 
     def _repr_html_(self) -> str:
         errors = self.manifest.get("cross_validation", {})

@@ -31,6 +31,7 @@ from slomo.prediction.explanation import explain as divide_loss
 from slomo.prediction.options import PredictionOptions
 from slomo.prediction.result import Prediction, label
 from slomo.prediction.tenants import TenantModels
+from slomo.units import plural
 from slomo.vocabulary.defaults import COMPOSED
 from slomo.vocabulary.metrics import METRICS
 from slomo.vocabulary.vector import MetricVector
@@ -213,7 +214,7 @@ def read(
 
 def _by_name(family: LatentSensitivity, count: int, verdict: Verdict) -> tuple[Verdict, tuple[str, ...]]:
     """Return verdict and reasons if neighbours are known only by name and the target was not measured beside them."""
-    more = (f"beside {count} others, measured beside {family.most} at most",) if count > family.most else ()
+    more = (f"beside {plural(count, 'other')}, measured beside {family.most} at most",) if count > family.most else ()
     if verdict is Verdict.SUPPORTED:
         return Verdict.EXTRAPOLATED if more else verdict, more
     return verdict, more or (

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from slomo.files.stored import Stored
 from slomo.models.responses.server_response import NEIGHBOURS
+from slomo.units import plural
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Rule
 from slomo.vocabulary.vector import Floats
@@ -125,7 +126,8 @@ class Explanation(Stored, derived=("groups", "bottleneck", "lever")):
 
     def __repr__(self) -> str:
         carrier = "nothing" if self.carrier is None else self.carrier[0]
-        return f"Explanation(loss of {self.loss_mpps:.4g} Mpps over {len(self.metrics)} metrics, most by {carrier})"
+        metrics = plural(len(self.metrics), "metric")
+        return f"Explanation(loss of {self.loss_mpps:.4g} Mpps over {metrics}, most by {carrier})"
 
     def _repr_html_(self) -> str:
         head = ("metric", "loss [Mpps]", *self.competitors)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from slomo.errors import InvalidValueError
 from slomo.models.nf_model import NFModel
 from slomo.prediction.tenants import Named, TenantModel
+from slomo.units import plural
 from slomo.vocabulary.workload_text import each_instance, is_mix
 
 Indices = NDArray[np.int64]
@@ -76,7 +77,7 @@ def from_names(
     """
     if len(targets) != len(mixes):
         raise InvalidValueError(
-            f"{len(targets)} targets for {len(mixes)} mixes, needed one target per mix",
+            f"{plural(len(targets), 'target')} for {plural(len(mixes), 'mix', 'mixes')}, needed one target per mix",
             hint="a mix without competitors is []",
         )
     if {str, dict} & {*map(type, mixes)}:  # faster than `isinstance` for each

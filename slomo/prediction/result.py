@@ -20,6 +20,7 @@ from slomo.models.evidence import Evidence
 from slomo.models.noise import MeasurementNoise
 from slomo.prediction.explanation import Explanation
 from slomo.prediction.latency_result import LatencyPrediction
+from slomo.units import plural
 from slomo.vocabulary.defaults import EQUILIBRIUM
 from slomo.vocabulary.display import Result, drawn, html_table
 from slomo.vocabulary.vector import Floats
@@ -300,7 +301,7 @@ class PredictionBatch(Result):
         return [_beside(self.workloads[t], [self.workloads[i] for i in row if i >= 0]) for t, row in pairs]
 
     def __repr__(self) -> str:
-        return f"PredictionBatch({len(self)} predictions on {self.machine}, model {self.model})"
+        return f"PredictionBatch({plural(len(self), 'prediction')} on {self.machine}, model {self.model})"
 
     def _repr_html_(self) -> str:
         rows = (
@@ -323,7 +324,7 @@ class PredictionBatch(Result):
                 strict=True,
             )
         )
-        caption = f"{len(self)} predictions on {self.machine}, model {self.model}"
+        caption = f"{plural(len(self), 'prediction')} on {self.machine}, model {self.model}"
         interval = f"{100 * self.coverage:g} % interval [Mpps]"
         return html_table(caption, ("target", "beside", "throughput [Mpps]", interval, "slowdown", "verdict"), rows)
 

@@ -24,6 +24,7 @@ from slomo.errors import IncompatibleMeasurementsError, InvalidValueError, Missi
 from slomo.records.measurement import Measurement, Stability
 from slomo.records.run import RunRecord
 from slomo.records.schema import Plan
+from slomo.units import plural
 from slomo.vocabulary.display import drawn, html_table
 from slomo.vocabulary.metrics import METRICS, canonical_names
 from slomo.vocabulary.workload import Workload
@@ -108,7 +109,7 @@ class ProfileDataset:
 
     def __repr__(self) -> str:
         places = ", ".join(self.machines) or "no machine"
-        return f"ProfileDataset({len(self)} rows, {len(self.profiled_targets)} targets on {places})"
+        return f"ProfileDataset({plural(len(self), 'row')}, {plural(len(self.profiled_targets), 'target')} on {places})"
 
     def select(
         self, target: str | None = None, machine: str | None = None, plan: str | Sequence[str] | None = None
@@ -429,7 +430,9 @@ class ProfileDataset:
 
     def _repr_html_(self) -> str:
         plans = self._frame[schema.PLAN].value_counts()
-        caption = f"{len(self)} rows: " + ", ".join(f"{plans[plan]} {plan}" for plan in Plan if plan in plans.index)
+        caption = f"{plural(len(self), 'row')}: " + ", ".join(
+            f"{plans[plan]} {plan}" for plan in Plan if plan in plans.index
+        )
         listed = self._frame[self._frame[schema.TARGET].isin(self.profiled_targets)]
         grouped = listed.groupby([schema.MACHINE, schema.TARGET], sort=False)[schema.THROUGHPUT]
         rows = grouped.agg(["size", "min", "max"]).reset_index().itertuples(index=False)

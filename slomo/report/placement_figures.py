@@ -12,6 +12,7 @@ import numpy as np
 from slomo.report.figures import COLOURS, axes_of, legend_below, styled
 from slomo.report.html import Fact, Section, render_html
 from slomo.report.tables import Table
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -227,12 +228,12 @@ def _compared(judgements: "Sequence[Judgement]") -> list[Fact]:
     most = max(item.placed for item in judgements)
     successful = [item for item in judgements if not item.violations and item.placed == most]
     worst = max(judgements, key=lambda item: item.violated_share)
-    facts = [Fact("none", f"of the policies placed {most} requests and kept all SLOs")]
+    facts = [Fact("none", f"of the policies placed {plural(most, 'request')} and kept all SLOs")]
     if successful:
         fewest = min(successful, key=lambda item: item.servers_used)
-        facts = [
-            Fact(f"{fewest.servers_used}", f"servers suffice for {most} requests with all SLOs kept: {fewest.policy}")
-        ]
+        suffice = "server suffices" if fewest.servers_used == 1 else "servers suffice"
+        text = f"{suffice} for {plural(most, 'request')} with all SLOs kept: {fewest.policy}"
+        facts = [Fact(f"{fewest.servers_used}", text)]
     return [*facts, Fact(f"{100 * worst.violated_share:.3g} %", f"of the SLOs broken at worst: {worst.policy}")]
 
 

@@ -22,6 +22,7 @@ from slomo.report.tables import (
     mixes_table,
     sources_table,
 )
+from slomo.units import plural
 from slomo.vocabulary.workload_text import counted
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def headline(evaluation: "Evaluation", model: str) -> tuple[Fact, ...]:
         Fact(
             f"{errors.mape:.1f} %",
             "off on average",
-            f"{errors.predictions} predictions of {evaluation.mixes} mixes; 95 % of them are at most "
-            f"{errors.p95:.1f} % off.",
+            f"{plural(errors.predictions, 'prediction')} of {plural(evaluation.mixes, 'mix', 'mixes')}; "
+            f"95 % of them are at most {errors.p95:.1f} % off.",
         ),
         Fact(
             f"{errors.coverage:.0f} %",
@@ -104,7 +105,9 @@ def accuracy_section(evaluation: "Evaluation") -> Section:
     """Show every model's errors, and their distribution."""
     table = evaluation.to_dict()
     promise = f"intervals promise {100 * evaluation.nominal_coverage:g} %"
-    caption = f"{evaluation.mixes} mixes on {evaluation.machine}, every tenant a target once; {promise}."
+    caption = (
+        f"{plural(evaluation.mixes, 'mix', 'mixes')} on {evaluation.machine}, every tenant a target once; {promise}."
+    )
     caption = " ".join([caption, *evaluation.gaps])
     frame = evaluation.to_frame()
     errors = {name: frame.loc[frame["model"] == name, "error_percent"].abs().to_numpy() for name in evaluation.models}
@@ -200,7 +203,7 @@ def surface_section(
         llc_mib=llc_mib,
         ax=ax,
     )
-    text = f"{len(rows)} runs of {name} beside the synthetic competitor: what its model learns from."
+    text = f"{plural(len(rows), 'run')} of {name} beside the synthetic competitor: what its model learns from."
     return Section(
         f"Sensitivity of {name}",
         text,

@@ -16,6 +16,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.families.registry import make_family
 from slomo.training.features import subjects
+from slomo.units import plural
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ def assess(
     names = family.select_features(subject.names)
     rows = np.isfinite(subject.columns(names)).all(axis=1) & (subject.counts > 0)
     if rows.sum() < 2:
-        raise MissingMetricError(f"'{target}' has {rows.sum()} rows with {', '.join(names)}, needed 2 or more to judge")
+        raise MissingMetricError(
+            f"'{target}' has {plural(rows.sum(), 'row')} with {', '.join(names)}, needed 2 or more to judge"
+        )
     vectors, mpps, solo = subject.columns(names)[rows], subject.mpps[rows], subject.solo_mpps
 
     def fit(seen: np.typing.NDArray[np.bool_]) -> object:

@@ -37,6 +37,7 @@ from slomo.training.calibration import mix_rows
 from slomo.training.conformal_fit import HeldOutMixes, fit_calibrations
 from slomo.training.cross_validation import folds, held_out
 from slomo.training.hints import Hints, hints_of
+from slomo.units import plural
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -206,7 +207,8 @@ def fit_pairs(
     identity = [_identity(model.workload.key) for model in models]
     pressing = read.counts.sum(axis=0) > 0
     if len(read.loss) < (unknown := 2 * len(models) * chosen.rank):
-        doubts = {PAIRS: f"{len(read.loss)} runs for {unknown} numbers of {len(models)} functions"}
+        functions = plural(len(models), "function")
+        doubts = {PAIRS: f"{plural(len(read.loss), 'run')} for {plural(unknown, 'number')} of {functions}"}
     else:
         doubts = {}
     result = []

@@ -1,6 +1,7 @@
 """Describe the weaknesses of a trained model: too few known errors, no slowdown to learn, no measured mixes."""
 
 from slomo.models.nf_model import NFModel
+from slomo.units import plural
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 #: Default coverage of predictions.
@@ -23,7 +24,9 @@ def remarks(model: NFModel) -> tuple[str, ...]:
             "until then they span everything it can do"
         )
     if source := model.manifest.get("transfer"):
-        sentences.append(f"carried over from {source['from']}, corrected by {source['runs']} runs on {model.machine}")
+        sentences.append(
+            f"carried over from {source['from']}, corrected by {plural(source['runs'], 'run')} on {model.machine}"
+        )
     if following := model.manifest.get("pairs", {}).get("next"):
         sentences.append(f"the pair to measure next is with {following}: its loss is least certain")
     table = model.manifest.get("table", {})

@@ -10,6 +10,7 @@ from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.base import TRAFFIC_PREFIX
 from slomo.models.responses.service_time import DENSITY, ServiceTime
 from slomo.records.dataset import ProfileDataset
+from slomo.units import plural
 
 
 def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "regex") -> ServiceTime:
@@ -23,8 +24,8 @@ def fit_service_time(density: ArrayLike, mpps: ArrayLike, accelerator: str = "re
     usable = np.isfinite(at) & np.isfinite(speed)
     if len(np.unique(at[usable])) < 2 or not (speed[usable] > 0.0).all():
         raise InvalidValueError(
-            f"{int(usable.sum())} runs of accelerator '{accelerator}' at {len(np.unique(at[usable]))} match densities, "
-            "needed two densities or more and throughputs above 0",
+            f"{plural(int(usable.sum()), 'run')} of accelerator '{accelerator}' at "
+            f"{len(np.unique(at[usable]))} match densities, needed two densities or more and throughputs above 0",
             hint="run the accelerator alone at a low and at a high match density",
         )
     slope, base = np.polyfit(at[usable], 1.0 / speed[usable], 1)

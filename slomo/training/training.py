@@ -40,6 +40,7 @@ from slomo.training.plausibility import plausible_rows
 from slomo.training.response_fit import fit_profile
 from slomo.training.server_response_fit import contradictions, fit_server_response, widened
 from slomo.training.waiting import full_channel_ns
+from slomo.units import plural
 from slomo.vocabulary.capacities import Capacities
 from slomo.vocabulary.identity import stated_fingerprint
 from slomo.vocabulary.machine import Machine, load_machine
@@ -98,8 +99,8 @@ def train(
     finished = with_pairs(dataset, _with_mixes(dataset, listed, fitted, facts), everything=targets is None)
     if not finished:
         raise MissingMetricError(
-            f"a dataset of {len(dataset)} rows has none to train on: no solo, pressure or imported rows, nor "
-            f"{FEWEST} rates of two or more functions in two or more mixes",
+            f"a dataset of {plural(len(dataset), 'row')} has none to train on: no solo, pressure or imported rows, "
+            f"nor {FEWEST} rates of two or more functions in two or more mixes",
             hint="profile NFs with `slomo profile`, or import a table with `slomo dataset import`",
         )
     return ModelLibrary(with_measured(dataset, with_uses(dataset, with_latency(dataset, finished, seed))))
@@ -207,7 +208,7 @@ def _rows_for(family: ModelFamily, subject: Subject) -> tuple[tuple[str, ...], A
     rows = np.isfinite(subject.columns(names)).all(axis=1) & (subject.mpps > 0.0)
     if names and rows.sum() < FEWEST_ROWS:
         raise MissingMetricError(
-            f"model '{family.name}' of '{subject.workload.key}' has {rows.sum()} rows "
+            f"model '{family.name}' of '{subject.workload.key}' has {plural(rows.sum(), 'row')} "
             f"with {', '.join(names)}, needed at least {FEWEST_ROWS}",
             hint="profile more settings of the synthetic competitor",
         )

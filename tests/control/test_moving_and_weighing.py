@@ -73,7 +73,7 @@ def test_nobody_moves_to_a_node_where_the_way_to_the_nic_costs_more() -> None:
     seen = MachineReading(0.0, {name: TenantReading(1.0) for name in server.occupants})
 
     assert controller.decide(seen, None).plan is None
-    with pytest.raises(InvalidValueError, match="1 sockets"):
+    with pytest.raises(InvalidValueError, match="1 socket,"):
         NumaController("s", replace(MACHINE, sockets=1), controller.tenants, controller.memory)
 
 

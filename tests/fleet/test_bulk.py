@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -144,6 +145,8 @@ def test_what_cannot_be_predicted_is_told(capsys, toy_models, toy_table, mixes_f
     before = mixes_file.read_bytes()
     code, said = refused(capsys, toy_models, mixes_file, "--to", str(mixes_file))
     assert (code, "holds the mixes themselves" in said, mixes_file.read_bytes()) == (2, True, before)
+    code, said = refused(capsys, toy_models, mixes_file, "--to", str(tmp_path))
+    assert (code, "it is a folder" in said, Path(f"{tmp_path}.parts").exists()) == (2, True, False)
     assert refused(capsys, toy_models, mixes_file, *out, "--target", "lpm")[0] == 2
     assert main(["predict", "--models", str(toy_models)]) == 2
     assert not (tmp_path / "out.parquet").exists()

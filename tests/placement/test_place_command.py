@@ -269,6 +269,14 @@ def test_workload_command_writes_requests(folder) -> None:
     assert len(json.loads((folder / "r.json").read_text())["requests"]) == 3
 
 
+@pytest.mark.parametrize(("count", "told"), [(1, "1 request in"), (2, "2 requests in")])
+def test_one_thing_is_told_in_the_singular(folder, capsys, count, told) -> None:
+    """A message counts one request, and more than one, as people write them."""
+    assert main(["place", "workload", "sensitive", "--count", str(count), "--out", str(folder / "r.json")]) == 0
+
+    assert capsys.readouterr().err.startswith(told)
+
+
 def test_method_is_chosen_on_the_command_line(folder, capsys) -> None:
     """Decisions name the model that composed; the equilibrium uses none, so `--model` beside it is refused."""
     for method in ("auto", "composed"):

@@ -261,7 +261,7 @@ def test_empty_batch_is_empty(predictor):
 
 def test_batches_that_do_not_fit_are_refused(predictor):
     """Targets without a mix, and indices of nobody, are named."""
-    with pytest.raises(InvalidValueError, match="2 targets for 1 mixes"):
+    with pytest.raises(InvalidValueError, match="2 targets for 1 mix,"):
         predictor.predict_batch(["lpm", "nat"], [["nat"]])
     with pytest.raises(InvalidValueError, match=r"mix 1 is target 0 beside \[9\]"):
         predictor.predict_batch(np.array([0, 0]), np.array([[1], [9]]))

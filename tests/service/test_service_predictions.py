@@ -1,17 +1,24 @@
 """The service predicts what the library predicts, and says in one shape what it cannot."""
 
+import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from slomo.models.intervals import ConformalCalibration
 from slomo.models.library import ModelLibrary
 from slomo.service.api.routes import OPERATIONS
+from slomo.service.door.endpoint import _check_keys
 from slomo.service.door.operation import Operation
+from slomo.service.door.problems import Problem
 from slomo.workflow.predict import predict
 
 from .conftest import Started
@@ -173,6 +180,49 @@ def test_a_refusal_says_what_to_do(client: TestClient, body: str, detail: str, h
     assert answer.status_code in (400, 422)
     assert detail in answer.json()["detail"], answer.json()
     assert hint in answer.json()["hint"], answer.json()
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ('{"target": "lpm",\n "target": "nat"}', "2:2: field 'target'"),
+        ('{"target": "lpm", "competitors": [], "t\\u0061rget": "lpm"}', "1:38: field 'target'"),
+        ('{"target": "lpm", "competitors": ["\\u003a"], "competitors": []}', "field 'competitors'"),
+    ],
+)
+def test_a_repeated_field_is_refused(client: TestClient, body: str, where: str) -> None:
+    """A body with a key twice is refused with the key's place, as a file is; neither value is used silently."""
+    answer = client.post("/v1/predict", content=body, headers={"Content-Type": "application/json"})
+
+    assert answer.status_code == 400
+    assert f"{where} occurs twice" in answer.json()["detail"]
+
+
+_KEYS = st.sampled_from(["a", "b", ":", 'a"', "\\", "\\u003a", "é"])
+_BODIES = st.recursive(
+    st.one_of(_KEYS.map(json.dumps), st.sampled_from(["1", "null", '"\\u003a"', '"\\u003A:"'])),
+    lambda parts: st.one_of(
+        st.lists(parts, max_size=3).map(lambda items: f"[{','.join(items)}]"),
+        st.lists(st.tuples(_KEYS.map(json.dumps), parts), max_size=3).map(
+            lambda pairs: "{" + " ,".join(f"{key} :{value}" for key, value in pairs) + "}"
+        ),
+    ),
+)
+
+
+@given(_BODIES)
+def test_whatever_a_body_holds_repeated_fields_are_found(body: str) -> None:
+    """The quick comparison of colons refuses exactly the bodies in which Python's parser meets a key twice."""
+    repeated = False
+
+    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        repeated |= len(dict(pairs)) < len(pairs)
+        return dict(pairs)
+
+    json.loads(body, object_pairs_hook=look)
+    with pytest.raises(Problem, match="occurs twice") if repeated else nullcontext():
+        _check_keys(body.encode())
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[", b"1e999", b"\xff", b"[" * 40 + b"]" * 40])

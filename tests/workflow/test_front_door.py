@@ -62,7 +62,7 @@ SLIPS: dict[str, tuple[Callable[[ModelLibrary], object], str]] = {
     "own": (lambda _: slomo.profile("lpm", plan="solo", own=["a.yaml"]), "'a.yaml' is no NetworkFunction"),  # type: ignore[list-item]
     "store": (lambda _: slomo.profile("lpm", plan="solo", store=3), "store is 3"),  # type: ignore[arg-type]
     "target-error": (lambda _: slomo.profile("lpm", target_error="x"), "target_error is 'x'"),  # type: ignore[arg-type]
-    "mixes": (lambda _: slomo.profile("lpm", plan="mixes", mixes="x"), "mix 'x' has 1 network functions"),
+    "mixes": (lambda _: slomo.profile("lpm", plan="mixes", mixes="x"), "mix 'x' has 1 network function,"),
     "negative-seed": (lambda _: slomo.profile("lpm", plan="solo", seed=-1), "seed is -1, needed a whole number from 0"),
     "training-seed": (lambda _: slomo.train("slomo-e5-2620v4", seed=-1), "seed is -1, needed a whole number from 0"),
     "packet-size": (lambda _: slomo.Traffic(packet_size_b="64"), "packet_size_b is '64', needed a number"),  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ def test_many_mixes_are_one_call(toy_library: ModelLibrary) -> None:
     alone = [slomo.predict("lpm", mix, toy_library) for mix in ("nat:2", "nat", "nat", [])]
     assert batch.throughput_mpps.tolist() == [each.throughput_mpps for each in alone]
     assert batch.verdict.tolist() == [str(each.verdict) for each in alone]
-    with pytest.raises(SlomoError, match="2 targets for 1 mixes"):
+    with pytest.raises(SlomoError, match="2 targets for 1 mix,"):
         slomo.predict_batch(["lpm", "nat"], ["nat"], toy_library)
 
 

@@ -9,6 +9,7 @@ from slomo.cli.options import RenamedOption, json_option, own_network_functions,
 from slomo.cli.output import emit, emit_json, emit_table, figure_path, note
 from slomo.cli.types import AMOUNT, COUNT, FILE, POSITIVE_COUNT, SECONDS
 from slomo.files.stored import stored
+from slomo.units import plural
 
 
 @click.group()
@@ -128,7 +129,7 @@ def run(
         if chain.tcp is not None:
             note(
                 f"{chain.name}: kernel TCP, {chain.tcp.goodput_gbps:.3g} Gbit/s received, "
-                f"{chain.tcp.retransmitted} segments sent again, {chain.tcp.marked} marked (ECN)"
+                f"{plural(chain.tcp.retransmitted, 'segment')} sent again, {chain.tcp.marked} marked (ECN)"
             )
     note(
         f"wasted work {100 * result.wasted:.1f} %, Jain's index {result.fairness:.3f}, "

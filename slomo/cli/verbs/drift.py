@@ -8,6 +8,7 @@ from slomo.cli.options import json_option, machine_option, models_option, seed_o
 from slomo.cli.output import emit_json, emit_table, emit_text, note
 from slomo.cli.types import DATASET, MODEL, SECONDS, SHARE
 from slomo.errors import UnsupportedPredictionError
+from slomo.units import plural
 
 
 @click.group()
@@ -63,7 +64,7 @@ def check(
         emit_json({**checked.report.to_dict(), "read": checked.read, "passed_over": checked.passed_over})
     else:
         emit_text(f"{checked.report}\n")
-        note(f"{checked.read} readings judged, {checked.passed_over} of or beside others passed over")
+        note(f"{plural(checked.read, 'reading')} judged, {checked.passed_over} of or beside others passed over")
     if strict and not checked.report.holds:
         raise UnsupportedPredictionError(str(checked.report), hint="profile again, or let more readings come in")
 
@@ -102,4 +103,4 @@ def refit(runs: str, models: str | None, targets: tuple[str, ...], as_json: bool
         span = f"{min(losses):.2f} to {max(losses):.2f}"
         rows.append((*key, correction["rows"], correction["solo_ratio"], span))
     emit_table(("machine", "target", "runs", "solo, new to old", "losses, new to old"), rows)
-    note(f"{len(rows)} models saved in {chosen.models}")
+    note(f"{plural(len(rows), 'model')} saved in {chosen.models}")

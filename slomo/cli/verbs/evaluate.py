@@ -24,6 +24,7 @@ from slomo.cli.progress import announce_compilation
 from slomo.cli.types import DATASET, FILE, MODEL, POSITIVE_COUNT
 from slomo.errors import InvalidValueError, UsageError
 from slomo.files.durable import write_durably
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.evaluation.evaluate import Evaluation
@@ -92,7 +93,8 @@ def command(
     for name, baseline in evaluation.baselines.items():
         text, times = f"{name} in its better form ({baseline['form']}): {baseline['mape']:.2f} %", baseline["times"]
         note(text if times is None else f"{text}, {times:.1f} times as far off as the {baseline['default']}")
-    note(f"{evaluation.mixes} mixes on {evaluation.machine}; intervals promise {100 * evaluation.nominal_coverage:g} %")
+    promise = f"intervals promise {100 * evaluation.nominal_coverage:g} %"
+    note(f"{plural(evaluation.mixes, 'mix', 'mixes')} on {evaluation.machine}; {promise}")
 
 
 def _evaluated(

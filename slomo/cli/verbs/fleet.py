@@ -8,6 +8,7 @@ from slomo.cli.options import json_option, own_network_functions, own_nf_option,
 from slomo.cli.output import emit, emit_json, emit_table, note
 from slomo.cli.types import DATASET, FILE
 from slomo.errors import ConfigurationError, UsageError
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.profiling.plans.plan import ExperimentPlan
@@ -78,8 +79,8 @@ def profile(
         return
     rows = [(s.name, s.runs, s.busy_s, 100.0 * s.busy_s / max(done.wall_s, 1e-9), s.cost) for s in done.shares]
     emit_table(("host", "runs", "busy [s]", "busy [%]", "cost"), rows)
-    collected = f", {done.collected} runs collected from before" if done.collected else ""
-    note(f"{len(done.dataset)} rows written to {out}{collected}")
+    collected = f", {plural(done.collected, 'run')} collected from before" if done.collected else ""
+    note(f"{plural(len(done.dataset), 'row')} written to {out}{collected}")
 
 
 def _plan(path: str) -> "ExperimentPlan":

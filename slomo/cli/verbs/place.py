@@ -52,6 +52,7 @@ from slomo.cli.verbs.place_output import (
 from slomo.errors import UsageError
 from slomo.extras import need
 from slomo.files.durable import write_durably
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.placement.online.placer import Placer
@@ -231,7 +232,7 @@ def _judge(
 def _show(placer: "Placer", decisions: Any, judgement: "Judgement | None") -> None:
     show_decisions(decisions, {request.id: len(request.chain) for request in placer.requests})
     placed = f"{len(placer.requests)} of {len(decisions)} placed"
-    note(f"{placed} on {placer.servers_used} servers by policy {placer.policy.name}")
+    note(f"{placed} on {plural(placer.servers_used, 'server')} by policy {placer.policy.name}")
     for remark in placer.policy.remarks:
         note(remark)
     show_lacking(placer)
@@ -349,7 +350,7 @@ def workload(family: str, count: int, out: str, seed: int | None, as_json: bool)
     write_durably(out, json.dumps(document, indent=1) + "\n")
     if as_json:
         emit_json({"out": out, "requests": count})
-    note(f"{count} requests in {out}")
+    note(f"{plural(count, 'request')} in {out}")
 
 
 command.add_command(timeline)

@@ -26,6 +26,7 @@ from slomo.cli.verbs.place_output import (
 )
 from slomo.errors import InvalidValueError, UnknownNameError
 from slomo.files.durable import write_durably
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.placement.over_time.judgement import Judgement
@@ -120,8 +121,8 @@ def batch_chains(*, as_json: bool, check: bool, snapshot: str | None, policy: st
     else:
         show_decisions(decisions)
         summary = f"{len(decisions) - len(placed.plan.unplaced)} of {len(decisions)} placed"
-        over = f"{len(placed.plan.seats)} intervals, {placed.plan.migrations} stages migrated"
-        note(f"{summary} on {placed.servers_used} servers by policy {policy}; {over}")
+        over = f"{plural(len(placed.plan.seats), 'interval')}, {plural(placed.plan.migrations, 'stage')} migrated"
+        note(f"{summary} on {plural(placed.servers_used, 'server')} by policy {policy}; {over}")
         if judgement is not None:
             click.echo()
             emit_judgements([judgement])

@@ -21,6 +21,7 @@ from slomo.cli.options import (
 from slomo.cli.output import SHARES, emit_json, figure_path, format_table, note, tell
 from slomo.cli.types import FILE, NF, RATE
 from slomo.errors import InvalidValueError, UsageError
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -179,8 +180,10 @@ def _bulk(
             scheduler=scheduler,
             report=lambda group, groups: bar.advance(group) if group else bar.start(groups),
         )
-    resumed = f", {done.kept} of {done.row_groups} row groups kept from before" if done.kept else ""
-    tell({**vars(done), "to": to}, f"{done.mixes} mixes predicted into {to}{resumed}", as_json=as_json)
+    resumed = f", {done.kept} of {plural(done.row_groups, 'row group')} kept from before" if done.kept else ""
+    tell(
+        {**vars(done), "to": to}, f"{plural(done.mixes, 'mix', 'mixes')} predicted into {to}{resumed}", as_json=as_json
+    )
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from slomo.cli.types import COUNT, DATASET, FILE, NF, POSITIVE_COUNT
 from slomo.errors import InvalidValueError, UnknownNameError, UsageError
 from slomo.extras import need
 from slomo.files.stored import stored
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.profiling.adaptive.outcome import AdaptiveOutcome
@@ -250,13 +251,15 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **options
         if arguments["design"] == "adaptive":
             click.echo("  these are sure; what else is run, within the plan's most, depends on what comes of them")
         if mixes:
-            click.echo(f"  then {mixes} mixes, a third each that contend for cache, I/O and memory, as far as they can")
+            share = "a third each that contend for cache, I/O and memory, as far as they can"
+            click.echo(f"  then {plural(mixes, 'mix', 'mixes')}, {share}")
         if save_plan is not None and arguments["plan"] == "all":
             click.echo("  its mixes are drawn at random: no profile tells yet what they contend for")
         if idle:
-            click.echo(f"  then {idle} runs per network function at 15 to 95 % of what it served alone")
+            click.echo(f"  then {plural(idle, 'run')} per network function at 15 to 95 % of what it served alone")
         if timed:
-            click.echo(f"  then {timed} runs per network function for latency, at loads that depend on what it served")
+            each = f"{plural(timed, 'run')} per network function"
+            click.echo(f"  then {each} for latency, at loads that depend on what it served")
         later = (
             (reduced, "mixes at reduced load, as shares of what the network functions served alone"),
             (packed, "mixes or fewer, as placement fills servers"),
@@ -264,7 +267,7 @@ def _describe(store: str | None, as_json: bool, save_plan: str | None, **options
         for count, what in filter(all, later):
             click.echo(f"  then {count} {what}")
         if more:
-            click.echo(f"  in all {described.pending + more} runs, about {duration_text(whole_s)}")
+            click.echo(f"  in all {plural(described.pending + more, 'run')}, about {duration_text(whole_s)}")
 
 
 def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None:
@@ -297,11 +300,11 @@ def _measure(out: str, store: str | None, as_json: bool, **options: Any) -> None
     else:
         for outcome in outcomes:
             note(str(outcome))
-        note(f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}")
+        note(f"{plural(len(dataset), 'row')} of {plural(len(dataset.profiled_targets), 'target')} written to {out}")
         if "mixes" in dataset.environment:
             note(str(dataset.environment["mixes"]))
         if PACKED in dataset.environment:
-            note(f"{len(dataset.environment[PACKED])} mixes as placement fills servers")
+            note(f"{plural(len(dataset.environment[PACKED]), 'mix', 'mixes')} as placement fills servers")
         if open_ended := len(dataset) - len(dataset.converged()):
             note(f"note: {open_ended} of them did not converge; they are kept, and train nothing")
 
@@ -338,4 +341,4 @@ def _show_partitions(out: str | None, as_json: bool, **options: Any) -> None:
         shown, head = {"profiles": [stored(profile)]}, ("network function", "cache ways", "throughput [Mpps]")
     emit({"out": out, **shown}, head, table, as_json=as_json)
     if out is not None and not as_json:
-        note(f"{len(responses)} profiles in {out}")
+        note(f"{plural(len(responses), 'profile')} in {out}")

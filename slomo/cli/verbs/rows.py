@@ -17,6 +17,7 @@ from slomo.cli.options import (
 )
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import DATASET, MODEL, NF
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.evaluation.rows import RowPredictions
@@ -80,12 +81,12 @@ def _summary(predictions: "RowPredictions") -> str:
     both = predictions.error_percent == predictions.error_percent  # NaN where either is missing
     heading = f"\nmodel {predictions.model}, {predictions.pattern}: "
     if not both.any():
-        return f"{heading}{len(both)} rows, none both predicted and measured"
+        return f"{heading}{plural(len(both), 'row')}, none both predicted and measured"
     size = abs(predictions.error_percent[both])
     inside = (
         (predictions.low_mpps <= predictions.measured_mpps) & (predictions.measured_mpps <= predictions.high_mpps)
     )[both]
     return (
-        f"{heading}mean error {size.mean():.2f} % over {len(size)} rows, "
+        f"{heading}mean error {size.mean():.2f} % over {plural(len(size), 'row')}, "
         f"{100 * inside.mean():.0f} % inside the {100 * predictions.coverage:g} % intervals"
     )

@@ -18,6 +18,7 @@ from slomo.cli.options import (
 from slomo.cli.output import emit_json, emit_table, note
 from slomo.cli.types import DIR, MACHINE, MODEL
 from slomo.errors import ConfigurationError
+from slomo.units import plural
 from slomo.vocabulary.defaults import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def command(
     if Path(chosen.models).name in fitted:
         family = f"for one family --model {Path(chosen.models).name}"
         note(f"note: --models names a folder: '{chosen.models}' holds {len(fitted)} families; {family}")
-    note(f"{len(rows)} network functions saved in {chosen.models}")
+    note(f"{plural(len(rows), 'network function')} saved in {chosen.models}")
 
 
 def _entries(library: "ModelLibrary") -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from slomo.files.ranges import Count, PositiveCount, PositiveRate, Rate, Seconds
 from slomo.files.stored import Stored
 from slomo.models.intervals import conformal_rank
 from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.units import plural
 from slomo.vocabulary.vector import Floats
 
 SCHEMA_VERSION = 3
@@ -293,7 +294,7 @@ class AllocationModel(Stored):
         >>> response = PartitionResponse("lpm", 5.0, (2.0, 20.0), (0.2, 0.2), (4.0, 0.0), (256.0, 0.0))
         >>> model = AllocationModel(response, MemoryTraffic((80.0,), (0.0,)), 20, 0.0, (0.01,), (0.01,))
         >>> model.beyond(1, 50.0, away=False)
-        (('lpm was never profiled under a throttle',), ('lpm has 1 ways, profiled are 2 to 20',))
+        (('lpm was never profiled under a throttle',), ('lpm has 1 way, profiled are 2 to 20',))
         """
         name, response = self.response.workload, self.response
         never: list[str] = []
@@ -307,7 +308,9 @@ class AllocationModel(Stored):
         elif away and not self.away_errors:
             never.append(f"{name} never ran beside others with memory on another node; profile its partitions again")
         if ways < response.ways[0]:
-            outside.append(f"{name} has {ways} ways, profiled are {response.ways[0]:g} to {response.ways[-1]:g}")
+            outside.append(
+                f"{name} has {plural(ways, 'way')}, profiled are {response.ways[0]:g} to {response.ways[-1]:g}"
+            )
         return tuple(never), tuple(outside)
 
     def excess(self, coverage: float, *, shares_ways: bool = False) -> float:

@@ -20,6 +20,7 @@ from slomo.placement.online.state import ClusterState
 from slomo.placement.policies.base import Policy
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request
+from slomo.units import plural
 from slomo.vocabulary.packet_buffers import buffers_per_nf
 from slomo.vocabulary.way_masks import way_block
 from slomo.vocabulary.workload import Workload
@@ -280,7 +281,7 @@ class DecisionWriter:
     def _reason(self, place: Socket, request: str) -> str:
         others = len(place.cores) - sum(owner == request for owner, _, _ in place.cores.values())
         where = f"{self._state.servers[place.server].name}, socket {place.socket}"
-        beside = f"beside {others} other{'s' if others != 1 else ''}" if others else "alone"
+        beside = f"beside {plural(others, 'other')}" if others else "alone"
         verdict = self._policy.oracle.verdict(place.host, place.signature)
         if any(self._state.pieces[number].exclusive for number in place.signature):
             return f"{where}: alone, for there is no model of it on {place.host.machine}; its SLO cannot be checked"
@@ -311,7 +312,7 @@ class DecisionWriter:
             return "no target promised, the cache is shared"
         mine = {str(core) for core, (owner, _, _) in place.cores.items() if owner == request}
         held = [item for item in shares.classes if mine & set(item.members)]
-        parts = [f"{item.ways} ways, {len(item.members)} sharing" for item in held]
+        parts = [f"{plural(item.ways, 'way')}, {len(item.members)} sharing" for item in held]
         short = "; its target is missed all the same" if mine & set(shares.unmet) else ""
         return f"max-min share of {' and '.join(parts)}{short}"
 

@@ -28,6 +28,7 @@ from slomo.placement.policies.registry import policy_class
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Assignment, Decision, Refusal
 from slomo.placement.problem.request import Request, check_request, require_placed, unique_requests
+from slomo.units import plural
 from slomo.vocabulary.defaults import DEFAULT_METHOD, DEFAULT_MODEL, Method
 from slomo.vocabulary.display import html_table
 
@@ -125,7 +126,7 @@ class Placer:
 
     def __repr__(self) -> str:
         return (
-            f"Placer({len(self.requests)} requests on {self.servers_used} of {len(self.cluster)} servers, "
+            f"Placer({plural(len(self.requests), 'request')} on {self.servers_used} of {len(self.cluster)} servers, "
             f"policy {self.policy.name})"
         )
 

@@ -26,6 +26,7 @@ from slomo.placement.policies.base import Policy
 from slomo.placement.problem.cluster import Cluster
 from slomo.placement.problem.decision import Decision
 from slomo.placement.problem.request import Request, unique_requests
+from slomo.units import plural
 
 #: One piece of a request on a server: socket, request, workloads.
 _Part = tuple[int, str, tuple[str, ...]]
@@ -70,12 +71,13 @@ class Reoptimisation(Stored, derived=("gap",)):
         >>> Reoptimisation(10, 9, 0.2).text
         '10 servers, a fresh plan takes 9: gap 11.1 %, not above 20 %, nothing moved'
         """
+        before = plural(self.servers_before, "server")
         if self.servers_planned is None:
-            return f"{self.servers_before} servers, a fresh plan does not place everything: nothing moved"
-        head = f"{self.servers_before} servers, a fresh plan takes {self.servers_planned}: gap {100 * self.gap:.1f} %, "
+            return f"{before}, a fresh plan does not place everything: nothing moved"
+        head = f"{before}, a fresh plan takes {self.servers_planned}: gap {100 * self.gap:.1f} %, "
         if self.migrated:
             after = self.servers_planned if self.servers_after is None else self.servers_after
-            saved = f"{len(self.moves)} moved for {self.servers_before - after} servers less, {after} now"
+            saved = f"{len(self.moves)} moved for {plural(self.servers_before - after, 'server')} less, {after} now"
             return f"{head}above {100 * self.threshold:g} %, {saved}"
         if self.gap > self.threshold:
             return f"{head}above {100 * self.threshold:g} %, but not worth its moves: nothing moved"

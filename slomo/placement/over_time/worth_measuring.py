@@ -13,6 +13,7 @@ from slomo.files.stored import Stored
 from slomo.placement.feasibility.kinds import without_load
 from slomo.placement.feasibility.mixes import tenants_of
 from slomo.placement.online.placer import Placer
+from slomo.units import plural
 from slomo.vocabulary.workload_text import counted
 
 
@@ -48,7 +49,7 @@ class Measurements(Stored):
         """One line that describes the measurements, for display."""
         if not self.mixes:
             return "no measurement of a mix would save a server"
-        what = f"{len(self.mixes)} mix{'es' if len(self.mixes) > 1 else ''}"
+        what = plural(len(self.mixes), "mix", "mixes")
         return f"measure {what}: saves up to {self.servers - self.bold} of {self.servers} servers"
 
 

@@ -23,6 +23,7 @@ from slomo.placement.feasibility.mixes import Host, Piece
 from slomo.placement.policies.base import Asked, Seats
 from slomo.placement.policies.resq_greedy import ResqGreedy, first_fit, first_fit_decreasing
 from slomo.placement.policies.search import MixSearch
+from slomo.units import plural
 from slomo.vocabulary.vector import Floats
 
 #: Largest number of instances of a term that are distinguished.
@@ -71,7 +72,7 @@ class ResqMilp(ResqGreedy):
                 break
             size = max(-(-size // 2), self.set_size)
         count, least = _servers(best), max(int(np.ceil(bound - 1e-6)), 1)
-        self.last = f"{count} servers, bound {least}, gap {100.0 * (count / least - 1.0):.1f} %"
+        self.last = f"{plural(count, 'server')}, bound {least}, gap {100.0 * (count / least - 1.0):.1f} %"
         return best
 
     def _decomposed(self, host: Host, batch: Sequence[Asked]) -> Seats:

@@ -26,6 +26,7 @@ from slomo.placement.planning.rounding import Listed, fill_by_value, whole_plan
 from slomo.placement.policies.base import Demand
 from slomo.placement.policies.predicted import PredictedBestFit
 from slomo.placement.problem.request import Request
+from slomo.units import plural
 
 #: Share of the time limit spent on the bound; the rest is for the integer solution.
 _BOUND_SHARE = 0.5
@@ -70,7 +71,7 @@ class MixPlan:
         '101 sockets, lower bound 100 (proven), gap 1.00 %'
         """
         proof = " ".join(filter(None, ("proven", self.premise))) if self.proven else "not proven"
-        return f"{self.count} sockets, lower bound {self.lower_bound} ({proof}), gap {100 * self.gap:.2f} %"
+        return f"{plural(self.count, 'socket')}, lower bound {self.lower_bound} ({proof}), gap {100 * self.gap:.2f} %"
 
 
 def cover(

@@ -21,6 +21,7 @@ from slomo.placement.problem.checks import (
 )
 from slomo.placement.problem.entries import ClusterFile
 from slomo.placement.problem.whereabouts import HOST, Pairs, Reserved, Taint, pairs
+from slomo.units import plural
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.numbers import whole_number
@@ -226,11 +227,11 @@ class Cluster(Stored, version=SCHEMA_VERSION):
         return len(self.servers)
 
     def __repr__(self) -> str:
-        return f"Cluster({len(self)} servers: {', '.join(self.machines)})"
+        return f"Cluster({plural(len(self), 'server')}: {', '.join(self.machines)})"
 
     def _repr_html_(self) -> str:
         rows = ((s.name, s.machine, s.used_sockets, s.cores, s.ways) for s in self.servers)
-        return html_table(f"{len(self)} servers", ("server", "machine", "sockets", "cores", "cache ways"), rows)
+        return html_table(plural(len(self), "server"), ("server", "machine", "sockets", "cores", "cache ways"), rows)
 
     @cached_property
     def machine_types(self) -> dict[str, Machine]:

@@ -32,6 +32,7 @@ from slomo.records.dataset import ProfileDataset
 from slomo.records.proved_zeros import with_proved_zeros
 from slomo.records.run import RunRecord
 from slomo.testbed.base import Testbed
+from slomo.units import plural
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.workload import Workload
 
@@ -177,8 +178,6 @@ class _Campaign:
         self._found |= batch.records
         if failed:
             stored = f"the {len(self._found)} finished ones are kept in '{self.store.name}'"
-            problem = (
-                f"{len(failed)} runs of an adaptive campaign failed, and what to run next depends on them; {stored}"
-            )
-            raise incomplete(problem, failed)
+            failures = f"{plural(len(failed), 'run')} of an adaptive campaign failed"
+            raise incomplete(f"{failures}, and what to run next depends on them; {stored}", failed)
         return [self._found[key] for key in keys]

@@ -13,6 +13,7 @@ from slomo.profiling.adaptive.noise import Noise
 from slomo.profiling.campaign.description import duration_text
 from slomo.profiling.plans.designs import MOST_INSTANCES
 from slomo.training.assessment import Assessment
+from slomo.units import plural
 
 DEFAULT_BUDGET = 60
 DEFAULT_TARGET_ERROR = 0.02
@@ -97,7 +98,8 @@ class AdaptiveOutcome:
         error = "" if self.assessment is None else f"; held-out error {self.assessment.error:.1%}"
         error += "" if self.assessment is None else f" +- {self.assessment.uncertainty:.1%} of solo throughput"
         saved = 1.0 - self.runs / self.grid_runs
-        text = f"{self.target}: {self.reason or 'under way'} after {self.runs} runs of {self.settings} settings{error}"
+        runs = f"{plural(self.runs, 'run')} of {plural(self.settings, 'setting')}"
+        text = f"{self.target}: {self.reason or 'under way'} after {runs}{error}"
         text += f"; {self.grid_runs - self.runs} of the grid's {self.grid_runs} runs saved ({saved:.0%}"
         text += (
             f", about {duration_text(self.grid_s - self.spent_s)} of run time)" if self.grid_s > self.spent_s else ")"

@@ -12,6 +12,7 @@ import numpy as np
 from slomo.errors import MissingMetricError
 from slomo.files.stored import Stored
 from slomo.records.dataset import ProfileDataset
+from slomo.units import plural
 
 #: Mean loss below which a function needs no more runs. Chosen on both shipped datasets.
 WORTH = 0.035
@@ -55,7 +56,7 @@ def screen(dataset: ProfileDataset) -> tuple[Screen, ...]:
     pressed = frame[(frame["plan"] == "pressure") & frame["offered_mpps"].isna() & (frame["competitor_count"] > 0)]
     if not len(pressed):
         raise MissingMetricError(
-            f"a dataset of {len(dataset)} rows has no run beside the synthetic competitor",
+            f"a dataset of {plural(len(dataset), 'row')} has no run beside the synthetic competitor",
             hint="`slomo profile NF --plan pressure --runs 10` makes ten",
         )
     answers = []

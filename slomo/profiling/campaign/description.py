@@ -14,6 +14,7 @@ from slomo.profiling.campaign.schedule import Schedule
 from slomo.profiling.campaign.store import CampaignStore
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.testbed.base import Testbed
+from slomo.units import plural
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,14 @@ class CampaignDescription(Stored):
 
     def __str__(self) -> str:
         lines = [f"plan '{self.plan}' on {self.machine}, testbed {self.testbed}"]
-        lines += [f"  {target}: {count} co-locations" for target, count in self.targets.items()]
+        lines += [f"  {target}: {plural(count, 'co-location')}" for target, count in self.targets.items()]
         more = f" (up to {self.most_runs} if unstable)" if self.most_runs > self.runs else ""
-        lines.append(f"  {self.runs} runs{more}, {self.finished} finished, {self.pending} left, {self.jobs} at a time")
+        lines.append(
+            f"  {plural(self.runs, 'run')}{more}, {self.finished} finished, {self.pending} left, {self.jobs} at a time"
+        )
         if self.failures:
-            lines.append(f"  {len(self.failures)} attempts failed so far, the last: {self.failures[-1]}")
-        lines.append(f"  about {duration_text(self.estimate_s)}: {self.pending} runs of {self.run_s:.3g} s")
+            lines.append(f"  {plural(len(self.failures), 'attempt')} failed so far, the last: {self.failures[-1]}")
+        lines.append(f"  about {duration_text(self.estimate_s)}: {plural(self.pending, 'run')} of {self.run_s:.3g} s")
         return "\n".join(lines)
 
     def with_more_s(self, runs: int) -> float:

@@ -23,6 +23,7 @@ from slomo.profiling.plans.designs import MOST_INSTANCES, Design, make_design
 from slomo.profiling.plans.plan import ExperimentPlan
 from slomo.profiling.plans.sources import DEFAULT_POINTS, FEW_POINTS, farthest, memory_pressures, sources
 from slomo.records.importing.competitors import named_competitors
+from slomo.units import plural
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Traffic, Workload
@@ -133,8 +134,8 @@ def mixes_plan(
     if len(drawn) == count:
         return ExperimentPlan(f"mixes-{stream}", tuple(drawn), replicates=replicates, seed=seed)
     raise InvalidValueError(
-        f"mixes: {count} asked for, but {len(_workloads(nfs))} network functions in sizes {list(sizes)} give only "
-        f"about {len(drawn)} different ones for '{stream}'",
+        f"mixes: {count} asked for, but {plural(len(_workloads(nfs)), 'network function')} in sizes {list(sizes)} "
+        f"give only about {len(drawn)} different ones for '{stream}'",
         hint="ask for fewer, or give more network functions or sizes",
     )
 
@@ -194,8 +195,8 @@ def named_mixes_plan(
         tenants = named_competitors(text, Traffic())
         if not 2 <= len(tenants) <= chosen.cores_per_socket:
             raise InvalidValueError(
-                f"mix '{text}' has {len(tenants)} network functions, needed 2 to {chosen.cores_per_socket} on "
-                f"'{chosen.name}'",
+                f"mix '{text}' has {plural(len(tenants), 'network function')}, "
+                f"needed 2 to {chosen.cores_per_socket} on '{chosen.name}'",
                 hint="write for instance '2 x lpm + stats'",
             )
         mix = Colocation(chosen.name, tenants[0], tenants[1:])

@@ -18,6 +18,7 @@ from slomo.profiling.plans.sources import DEFAULT_POINTS, sources
 from slomo.records.dataset import ProfileDataset
 from slomo.records.rows import SYNTHETIC
 from slomo.records.schema import Plan, isolated
+from slomo.units import plural
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import Machine, load_machine
 from slomo.vocabulary.workload import Workload
@@ -110,7 +111,8 @@ def reduced_mixes_plan(
                 drawn_mixes[loaded.key] = loaded
     if not drawn_mixes:
         raise InvalidValueError(
-            f"mixes at reduced load: {len(kinds)} network functions in sizes {list(sizes)} give none for '{stream}'",
+            f"mixes at reduced load: {plural(len(kinds), 'network function')} in sizes {list(sizes)} "
+            f"give none for '{stream}'",
             hint="give more network functions or sizes",
         )
     return ExperimentPlan(f"reduced-{stream}", tuple(drawn_mixes.values()), replicates=replicates, seed=seed)

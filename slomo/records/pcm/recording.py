@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from slomo.errors import MissingMetricError
 from slomo.records.pcm.csv import Dialect, PcmText, read_pcm_text
 from slomo.records.pcm.units import Interval, Unit, intervals, plain, times, unit_columns
+from slomo.units import plural
 from slomo.vocabulary.display import html_table
 from slomo.vocabulary.metrics import METRICS, Scope
 from slomo.vocabulary.vector import Floats, MetricVector
@@ -117,10 +118,9 @@ class PcmRecording:
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*_PLACE, "kept"])
 
     def _repr_html_(self) -> str:
-        caption = (
-            f"{self.dialect.tool} recording: {len(self._text.stamps)} samples of {len(self.cores)} cores and "
-            f"{len(self.sockets)} sockets, interval {self.interval.source}"
-        )
+        places = f"{plural(len(self.cores), 'core')} and {plural(len(self.sockets), 'socket')}"
+        samples = f"{plural(len(self._text.stamps), 'sample')} of {places}"
+        caption = f"{self.dialect.tool} recording: {samples}, interval {self.interval.source}"
         return html_table(caption, ("dropped", "samples"), self.dropped.items())
 
     def _units(self, scope: str) -> list[Unit]:

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from slomo.errors import ConfigurationError, UnknownNameError
 from slomo.files.documents import convert
+from slomo.files.json_text import repeated_key
 from slomo.service.door.access import Gate, check_origin
 from slomo.service.door.operation import Answer, Call, Caller, Operation
 from slomo.service.door.problems import MEDIA_TYPE, Problem, problem_of
@@ -42,7 +43,7 @@ _SAFE: list[tuple[bytes, bytes]] = [
         b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     ),
 ]
-_encode = msgspec.json.Encoder().encode
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
 
 class Served(Protocol):
@@ -143,7 +144,9 @@ class Endpoint:
         if operation.body is None:
             return None
         try:
-            return self._decoders[operation.method].decode(raw)
+            body = self._decoders[operation.method].decode(raw)
+            _check_keys(raw)
+            return body
         except msgspec.ValidationError:
             try:
                 convert(msgspec.json.decode(raw), operation.body, "the body")
@@ -222,6 +225,15 @@ def _check_depth(raw: bytes, limit: int) -> None:
         deepest = max(deepest, depth)
     if deepest > limit:
         raise Problem(422, f"the body is nested {deepest} deep, at most {limit} are read")
+
+
+def _check_keys(raw: bytes) -> None:
+    """Raise an error if an object of a valid body has a key twice; msgspec would silently use the last one."""
+    # Decoding drops all but the last one, and with each the colon behind it. Of escapes only \u003a decodes to a colon.
+    if raw.count(b":") != _encode(_decode(raw)).count(b":") or b"\\u003a" in raw or b"\\u003A" in raw:
+        repeated = repeated_key(raw.decode())
+        if repeated is not None:
+            raise Problem(400, f"the body:{repeated}", hint="give each field once")
 
 
 async def _send(send: Send, answer: Answer, request_id: str, *, is_head: bool) -> None:

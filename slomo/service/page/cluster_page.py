@@ -8,6 +8,7 @@ from urllib.parse import quote
 from slomo.service.page.frame import choice, field, number, promise_field, question_form, share
 from slomo.service.page.markup import Markup, joined, table, tag
 from slomo.service.servers import TIGHT, RunningNF, RunningServer, promises
+from slomo.units import plural
 
 #: Largest number of rows in the table of promises that do not hold.
 MOST_AT_RISK = 200
@@ -138,7 +139,7 @@ def _filters(rows: Sequence[RunningServer]) -> Markup:
                               [tag("option", text, value=value or "?") for value, text in options], id=key))
         for key, label, options in choices
     ]  # fmt: skip
-    count = tag("p", f"{len(rows)} servers", id="shown", role="status")
+    count = tag("p", plural(len(rows), "server"), id="shown", role="status")
     return tag("section", field("Find servers", "find", find), selects, count, class_="filters", aria_label="Filters")
 
 

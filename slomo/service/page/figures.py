@@ -9,6 +9,7 @@ from typing import Any
 from slomo.service.page.frame import number
 from slomo.service.page.markup import Markup, tag
 from slomo.service.servers import RunningNF
+from slomo.units import plural
 
 #: Width of a bar in drawing units at 100 % of solo throughput.
 _FULL = 200.0
@@ -53,7 +54,7 @@ def ratio_line(ratios: Sequence[float]) -> Markup:
         for place, ratio in enumerate(shown)
     )
     last = f"the last {100.0 * (shown[-1] - 1.0):+.1f} %" if shown else ""
-    title = f"observed against predicted, {len(shown)} outcomes, {last}" if shown else "no outcomes"
+    title = f"observed against predicted, {plural(len(shown), 'outcome')}, {last}" if shown else "no outcomes"
     lines = [tag("line", x1=0, x2=240, y1=y, y2=y, class_="track-line") for y in (0.5, _HALF, 2 * _HALF - 0.5)]
     labels = [
         tag("text", text, x=244, y=y, class_="tick-text")

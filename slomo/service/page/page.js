@@ -68,7 +68,7 @@
     }
     for (const rack of document.querySelectorAll(".rack")) rack.hidden = !rack.querySelector(".server:not([hidden])");
     const left = cells.filter((cell) => !cell.hidden).length;
-    const text = left === cells.length ? left + " servers" : left + " of " + cells.length + " servers";
+    const text = (left === cells.length ? "" : left + " of ") + cells.length + (cells.length === 1 ? " server" : " servers");
     const shown = document.getElementById("shown");
     if (shown.textContent !== text) shown.textContent = text;
   };

@@ -24,6 +24,7 @@ from slomo.service.knowledge.model_store import ModelStore
 from slomo.service.state import journal
 from slomo.service.state.journal import Entry
 from slomo.service.state.store import Store
+from slomo.units import plural
 from slomo.vocabulary.identity import require_same
 
 _encode = msgspec.json.Encoder().encode
@@ -256,7 +257,9 @@ class ClusterStore:
             raise Problem(404, f"there is no server '{name}'", hint="list /v1/cluster")
         busy = self.placer.layout().get(name, ())
         if busy:
-            raise Problem(409, f"{len(busy)} network functions run on '{name}'", hint="remove or move them first")
+            raise Problem(
+                409, f"'{name}' runs {plural(len(busy), 'network function')}", hint="remove or move them first"
+            )
         left = [item for item in documents if item["name"] != name]
         journal.drop_server(connection, name)
         made = self._made(connection, left)

@@ -16,6 +16,7 @@ from slomo.simulator import state as s
 from slomo.simulator.hardware.cache import empty_cache, shift_of
 from slomo.simulator.programs.program import LINE_B, Program
 from slomo.simulator.random_numbers import seeded
+from slomo.units import plural
 from slomo.vocabulary.machine import Machine
 
 #: Memory speed over load, fitted by benchmarks/memory_fit.py; one curve for every machine. Its shape is that of ResQ
@@ -73,7 +74,9 @@ def seat_of(
         raise InvalidValueError(f"{name}: memory bandwidth throttle is {percent:g} %, needed 10 to 100 %")
     home = own_socket if memory_socket is None else memory_socket
     if not 0 <= home < machine.sockets:
-        raise InvalidValueError(f"{name}: memory socket {home}, but '{machine.name}' has {machine.sockets} sockets")
+        raise InvalidValueError(
+            f"{name}: memory socket {home}, but '{machine.name}' has {plural(machine.sockets, 'socket')}"
+        )
     return Seat(program, core, home, mask, percent)
 
 

@@ -15,6 +15,7 @@ from slomo.simulator.programs.program import LINE_B, Program
 from slomo.simulator.sharing import state as h
 from slomo.simulator.sharing.chain import SLOTS_PER_LINE
 from slomo.simulator.sharing.settings import KINDS, Manager, Scheduler
+from slomo.units import plural
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.service_chains import ChainSystem, ServiceChain
 
@@ -108,7 +109,9 @@ def _everyone(machine: Machine, system: ChainSystem, seats: Sequence[Seat], core
     """Return all owners of cache lines: stages, a network card per chain, the kernel on each core."""
     home = machine.nic_socket if system.memory_socket is None else system.memory_socket
     if not 0 <= home < machine.sockets:
-        raise InvalidValueError(f"packet buffers on socket {home}, but '{machine.name}' has {machine.sockets} sockets")
+        raise InvalidValueError(
+            f"packet buffers on socket {home}, but '{machine.name}' has {plural(machine.sockets, 'socket')}"
+        )
     nobody = Program(0.0, 1.0, 64, 0, 0, 1.0, 32, 1, None, None, ())
     card = [
         Seat(nobody, machine.nic_socket * machine.cores_per_socket, home, machine.full_way_mask, 100.0)

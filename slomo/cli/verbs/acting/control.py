@@ -6,6 +6,7 @@ import click
 
 from slomo.cli.options import json_option
 from slomo.cli.output import emit, note
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.control.loop import Step
@@ -40,7 +41,7 @@ def run_loop(configuration: str, as_json: bool) -> int:
         if step.changes or step.fault or fresh:
             when = f"{step.observation.time_s:g} s" if step.observation is not None else "-"
             reasons = [*step.decision.reasons, *(f"{name} is to be moved or scaled out" for name in fresh)]
-            note(f"{when}: {step.fault or '; '.join(reasons)} ({step.changes} knobs)")
+            note(f"{when}: {step.fault or '; '.join(reasons)} ({plural(step.changes, 'knob')})")
 
     summary = run_control(read, told)
     rows = [(name.replace("_", " "), str(value)) for name, value in summary.items()]

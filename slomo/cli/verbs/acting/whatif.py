@@ -11,6 +11,7 @@ from slomo.cli.options import RenamedOption, json_option, prediction_options, se
 from slomo.cli.output import emit_json, emit_table, note, note_reasons
 from slomo.cli.types import DIR, MACHINE
 from slomo.errors import UnknownNameError, UsageError
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.models.library import ModelLibrary
@@ -261,7 +262,7 @@ def _measured(machine: "Machine", workloads: "list[Workload]") -> "PartitionProf
 
     for name in dict.fromkeys(name for workload in workloads for name in stage_names(workload.nf)):
         load_network_function(name)  # report an unknown name before minutes of profiling
-    note(f"profiling {len(workloads)} workload(s) over partitions of simulated {machine.name}")
+    note(f"profiling {plural(len(workloads), 'workload')} over partitions of simulated {machine.name}")
     return learn_partitions(SimulatedTestbed(machine, scale=32, accesses=100_000), machine, workloads)
 
 

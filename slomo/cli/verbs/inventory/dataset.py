@@ -8,6 +8,7 @@ import click
 from slomo.cli.options import json_option
 from slomo.cli.output import SHARES, emit, emit_json, emit_table, note, tell
 from slomo.errors import MissingMetricError, UsageError
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.records.dataset import ProfileDataset
@@ -212,7 +213,7 @@ def _report(dataset: "ProfileDataset", out: str, as_json: bool) -> None:
     from slomo.records.storage import save_dataset
 
     save_dataset(dataset, out)
-    text = f"{len(dataset)} rows of {len(dataset.profiled_targets)} targets written to {out}"
+    text = f"{plural(len(dataset), 'row')} of {plural(len(dataset.profiled_targets), 'target')} written to {out}"
     tell({"out": out, **_summary(dataset)} if as_json else None, text, as_json=as_json)
 
 

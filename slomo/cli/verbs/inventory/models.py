@@ -10,6 +10,7 @@ from slomo.cli.options import RenamedOption, json_option, settings
 from slomo.cli.output import emit, note, tell
 from slomo.cli.types import FILE, SECONDS
 from slomo.errors import SlomoError
+from slomo.units import plural
 
 if TYPE_CHECKING:
     from slomo.fleet.shared_library import SharedLibrary
@@ -58,7 +59,7 @@ def _opened(store: str, allowed_signers: str | None = None) -> "SharedLibrary":
 def push(directory: str, store: str, dataset: str | None, key: str | None, signer: str, as_json: bool) -> None:
     """Copy the models in DIR to STORE; models of other network functions and machines in STORE stay."""
     new = _opened(store).push(directory, dataset=dataset, key=key, signer=signer)
-    tell({"new": new, "store": store}, f"{new} models published in {store}", as_json=as_json)
+    tell({"new": new, "store": store}, f"{plural(new, 'model')} published in {store}", as_json=as_json)
 
 
 @command.command("pull")
@@ -84,7 +85,11 @@ def pull(store: str, directory: str, allowed_signers: str | None, every: float |
                 raise
             note(f"{error.message}; DIR stays as it was, again in {every:g} s")
         else:
-            tell({"new": new, "directory": directory}, f"{new} models fetched into {directory}", as_json=as_json)
+            tell(
+                {"new": new, "directory": directory},
+                f"{plural(new, 'model')} fetched into {directory}",
+                as_json=as_json,
+            )
         if every is None:
             return
         time.sleep(every)
@@ -121,7 +126,11 @@ def list_models(store: str, allowed_signers: str | None, as_json: bool) -> None:
 def verify(store: str, allowed_signers: str | None, as_json: bool) -> None:
     """Compare every file in STORE with its sha256, and the index with its signature."""
     files = _opened(store, allowed_signers).verify()
-    tell({"files": files, "store": store}, f"{files} files in {store} are what the index says", as_json=as_json)
+    tell(
+        {"files": files, "store": store},
+        f"{plural(files, 'file')} in {store} checked: as the index says",
+        as_json=as_json,
+    )
 
 
 @command.command("diff")
@@ -155,4 +164,4 @@ def diff(directory: str, store: str, as_json: bool) -> None:
 def prune(store: str, older_than: float, as_json: bool) -> None:
     """Remove files that no model of STORE needs."""
     removed = _opened(store).prune(older_than)
-    tell({"removed": removed, "store": store}, f"{removed} files removed from {store}", as_json=as_json)
+    tell({"removed": removed, "store": store}, f"{plural(removed, 'file')} removed from {store}", as_json=as_json)

@@ -14,6 +14,7 @@ from typing import Any
 from slomo.errors import InvalidValueError, TestbedError
 from slomo.testbed.host.counters.base import CounterSample, added
 from slomo.testbed.host.counters.events import Events, total
+from slomo.units import plural
 from slomo.vocabulary.metrics import Scope
 from slomo.vocabulary.vector import MetricVector
 
@@ -62,7 +63,7 @@ class SensorServerReader:
             answer = self._ask()
         except TestbedError as problem:
             return False, problem.message
-        return True, f"{len(answer['Sockets'])} sockets at {self.url}"
+        return True, f"{plural(len(answer['Sockets']), 'socket')} at {self.url}"
 
     def start(self, cores: Sequence[int]) -> None:
         """Store the present counts; raise TestbedError if no server answers, or one that is no pcm-sensor-server."""

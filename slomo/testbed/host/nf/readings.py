@@ -12,6 +12,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from slomo.errors import MeasurementError
+from slomo.units import plural
 
 _MOST_READINGS = 100_000
 _ARRIVED = attrgetter("arrived_s")
@@ -81,7 +82,7 @@ class FunctionReadings:
         inside = self.between(start_s, end_s)
         elapsed_s = _elapsed(inside[0], inside[-1]) if len(inside) > 1 else 0.0
         if elapsed_s <= 0.0:
-            why = self.problem or (f"{self.garbage} lines could not be read" if self.garbage else "")
+            why = self.problem or (f"{plural(self.garbage, 'line')} could not be read" if self.garbage else "")
             raise MeasurementError(
                 f"throughput of '{self.name}' was reported {len(inside)} times in a window of {end_s - start_s:.2f} s, "
                 f"needed at least 2{why and f'; {why}'}",
