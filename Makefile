@@ -107,7 +107,7 @@ native:
 unit: $(VENV)/.dev
 	@test -e $(VENV)/.validate || { $(BIN)/python -m pip install --quiet --editable '.[validate]' \
 		|| echo "pycachesim cannot be built here (no C compiler?): the comparison with it will be skipped" >&2; touch $(VENV)/.validate; }
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(CHOSEN)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(CHOSEN)
 
 COUNTS := $(CURDIR)/.faults.jsonl
 fuzz: $(VENV)/.dev

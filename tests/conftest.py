@@ -3,7 +3,8 @@
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -44,18 +45,21 @@ def outside_data() -> Path:
 
 #: Group -> parts of the names of tests that stay in one worker: those that run network functions or set control groups
 #: for real would meet; others would compile the kernel of shared cores, build the wheel or start a service once more.
+#: Whatever takes longest starts first, so that no worker ends with it alone; the last waits until `make types` beside
+#: the tests has read what mypy would read again.
 TOGETHER = {
-    "host": ("tests/testbed_host", "tests/synthetic_nf", "TestCgroup"),
+    "wheel": ("tests/docs/test_blocks",),
     "sharing": (
         "simulator/sharing", "test_shared_cores", "test_chain_simulate", "test_placement_chains",
         "test_chain_policies_are_compared", "tests/notebooks",
     ),
-    "wheel": ("tests/docs/test_blocks",),
-    "service": ("tests/service",),
     "bench": (
         "test_cli_commands", "test_cli_faults", "test_evaluate_budgets", "test_predict_equilibrium",
         "test_predict_latency",
     ),
+    "service": ("tests/service",),
+    "host": ("tests/testbed_host", "tests/synthetic_nf", "TestCgroup"),
+    "types": ("tests/typing",),
 }  # fmt: skip
 
 
@@ -77,9 +81,9 @@ def shared_fixture(item: pytest.Item) -> str | None:
     return item.nodeid.split("::")[0] if any(made[-1].scope == "module" for made in fixtures.values()) else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marker and xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs packages of the system; keep tests of a group in one worker, large groups start first."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest chooses by marker and xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark what needs packages of the system; keep tests of a group in one worker; put the longest first."""
     for item in items:
         if is_native(item):
             item.add_marker(pytest.mark.native)
@@ -87,6 +91,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         group = group or shared_fixture(item)
         if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
+    yield  # pytest-randomly shuffles
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Return the place of a test's group: in order those above, then other groups, slow tests, and all others."""
+    group = item.get_closest_marker("xdist_group")
+    if group is None:
+        return len(TOGETHER) + (1 if item.get_closest_marker("slow") else 2)
+    name = group.args[0]
+    return len(TOGETHER) + 3 if name == "types" else [*TOGETHER].index(name) if name in TOGETHER else len(TOGETHER)
 
 
 #: NF -> solo throughput [Mpps], cache accesses [M/s], occupancy [KiB], sensitivity to accesses and to occupancy
@@ -271,12 +286,34 @@ def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Once:
     return made_once
 
 
+@contextmanager
+def few_steps() -> Iterator[None]:
+    """Let networks take a fifth of their steps, most of a training, where no test asks how good the models are."""
+    from slomo.training.families import monotone_network
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(monotone_network, "_STEPS", 60)
+        yield
+
+
+#: Rooms whose tests train to see something else than how good models are.
+UNJUDGED = tuple(str(REPOSITORY / "tests" / room) for room in ("cli", "prediction", "profiling", "workflow"))
+
+
+@pytest.fixture(autouse=True)
+def trained_shortly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let networks take few steps in rooms that do not judge models."""
+    with few_steps() if str(request.path).startswith(UNJUDGED) else nullcontext():
+        yield
+
+
 @pytest.fixture(scope="session")
 def toy_models(toy_profile: ProfileDataset, once: Once) -> Path:
     """Return the folder of models of all families for the toy's NFs; tests do not write into it."""
     from slomo.training.training import train
 
-    return once("toy-models", lambda folder: train(toy_profile).save(folder))
+    with few_steps():
+        return once("toy-models", lambda folder: train(toy_profile).save(folder))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from slomo.cli.main import main
 from slomo.records.dataset import ProfileDataset
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.workflow.profile import profile
-from tests.conftest import Once
+from tests.conftest import Once, few_steps
 
 NETWORK_FUNCTIONS = ("lpm", "stats", "snort")
 QUICK = {"accesses": 90_000, "scale": 64}  # tests of the front doors need plausible numbers, not good ones
@@ -30,7 +30,8 @@ def profiled(once: Once) -> ProfileDataset:
 
     def make(path: Path) -> None:
         testbed = SimulatedTestbed(**QUICK)
-        profile(NETWORK_FUNCTIONS, design="sobol", runs=40, mixes=40, seed=1, testbed=testbed).to_parquet(path)
+        with few_steps():  # of the models by which mixes are drawn
+            profile(NETWORK_FUNCTIONS, design="sobol", runs=40, mixes=40, seed=1, testbed=testbed).to_parquet(path)
 
     return ProfileDataset.read_parquet(once("profiled.parquet", make))
 
@@ -43,5 +44,6 @@ def bench(profiled: ProfileDataset, tmp_path_factory: pytest.TempPathFactory) ->
     profiled.to_parquet(made.dataset)
     mixes = profile(NETWORK_FUNCTIONS, plan="mixes", mixes=12, seed=2, testbed=SimulatedTestbed(**QUICK))
     mixes.to_parquet(made.mixes)
-    assert main(["train", str(made.dataset), "--models", str(made.models)]) == 0
+    with few_steps():
+        assert main(["train", str(made.dataset), "--models", str(made.models)]) == 0
     return made

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,11 +28,24 @@ _VICTIMS = ("flowstats", "stats", "snort")
 _MIXES = (("flowstats",), ("maglev", "maglev"), ("stats", "flowstats"), ("snort", "stats", "flowstats"))
 
 
+#: What these tests simulate on, fits included: half the time of the default, whose smaller scale no claim here needs.
+_Coarse = functools.partial(SimulatedTestbed, scale=64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def coarse() -> Iterator[None]:
+    """Let fits simulate at a coarse scale."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(twin_module, "SimulatedTestbed", _Coarse)
+        yield
+
+
 @pytest.fixture(scope="module")
 def dozen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a dataset of a dozen simulated runs of the router beside the synthetic competitor."""
     path = tmp_path_factory.mktemp("twin") / "router.parquet"
-    profile("ip-router", machine=_MACHINE, plan="pressure", design="sobol", runs=12, seed=3).to_parquet(path)
+    wanted = {"machine": _MACHINE, "plan": "pressure", "design": "sobol", "runs": 12, "seed": 3}
+    profile("ip-router", testbed=_Coarse(_MACHINE), **wanted).to_parquet(path)
     return path
 
 
@@ -60,7 +74,7 @@ def test_a_twin_behaves_like_its_function_in_mixes(
     for item in told["parameters"].values():
         assert item["low"] <= item["value"] <= item["high"]
     assert told["error_points"] < 3.0
-    original, fitted = SimulatedTestbed(_MACHINE), SimulatedTestbed(_MACHINE, [twin])
+    original, fitted = _Coarse(_MACHINE), _Coarse(_MACHINE, [twin])
     errors = [abs(_kept(original, "ip-router", mix) - _kept(fitted, twin.name, mix)) for mix in _MIXES]
     assert float(np.mean(errors)) < 0.03
     lost = [1.0 - _kept(original, "ip-router", mix) for mix in _MIXES]
@@ -144,7 +158,7 @@ def test_a_function_that_mostly_waits_for_memory_is_fitted(monkeypatch: pytest.M
         "packet": {"touch": "header", "written_lines": 1, "mlp": 6},
     }  # fmt: skip
     slow = NetworkFunction(name="slow", description="waits", source="this test", simulated=simulated)
-    testbed = SimulatedTestbed(_MACHINE, [slow], accesses=20_000)
+    testbed = _Coarse(_MACHINE, [slow], accesses=20_000)
     runs = profile("slow", machine=_MACHINE, plan="pressure", design="sobol", runs=6, seed=4, testbed=testbed, own=slow)
     twin = fit_twin(runs, "slow", runs=6)
     assert {item.name: item.value for item in twin.parameters}["reads"] > 64.0

@@ -209,9 +209,10 @@ def run_line(
     if campaign(line) and kept.is_dir():
         shutil.copytree(kept, folder, dirs_exist_ok=True)
         return subprocess.CompletedProcess(line, 0, "", "")
+    there = {path.name for path in folder.iterdir()} if alone else set()
     done = run(["sh", "-ec", line], folder, installed)
-    if campaign(line) and before == start and all(map(campaign, before)) and done.returncode == 0:
-        shutil.copytree(folder, kept, ignore=shutil.ignore_patterns(".*", "*.yaml"))
+    if campaign(line) and (alone or all(map(campaign, before))) and done.returncode == 0:
+        shutil.copytree(folder, kept, ignore=shutil.ignore_patterns(".*", "*.yaml", *there))
     return done
 
 

@@ -12,6 +12,7 @@ import pytest
 import slomo
 from slomo.cli.main import main
 from slomo.cli.verbs import demo
+from tests.conftest import few_steps
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAPPING = REPOSITORY / "datasets" / "mappings" / "yala-flow-monitor.yaml"
@@ -46,10 +47,11 @@ def test_demonstration_ends_with_a_table_and_a_report(
 ) -> None:
     """`slomo demo` compares mixes never run with their simulation, and writes a page that needs nothing else."""
     monkeypatch.setattr(demo, "NETWORK_FUNCTIONS", ("lpm", "stats", "snort"))
-    for name, size in {"RUNS": 12, "CALIBRATION_MIXES": 8, "TEST_MIXES": 5, "SHOWN_MIXES": 4}.items():
+    for name, size in {"RUNS": 8, "CALIBRATION_MIXES": 8, "TEST_MIXES": 5, "SHOWN_MIXES": 4}.items():
         monkeypatch.setattr(demo, name, size)
     monkeypatch.setattr(demo, "_demonstrate", functools.cache(demo._demonstrate))  # told twice, made once
-    assert main(["demo", "--out", str(tmp_path)]) == 0
+    with few_steps():
+        assert main(["demo", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr()
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
 

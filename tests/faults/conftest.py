@@ -7,15 +7,17 @@ from slomo.models.functions import compilation
 from slomo.models.library import ModelLibrary
 from slomo.prediction.predictor import Predictor
 from slomo.records.dataset import ProfileDataset
-from tests.conftest import profile_rows
+from tests.conftest import Once, few_steps, profile_rows
 
 
 @pytest.fixture(scope="session")
-def toy_library() -> ModelLibrary:
+def toy_library(once: Once) -> ModelLibrary:
     """Return models of the toy, of one small family."""
     from slomo.training.training import train
 
-    return train(ProfileDataset(pd.DataFrame(profile_rows()), {"testbed": "toy"}), models=["dobrescu"])
+    dataset = ProfileDataset(pd.DataFrame(profile_rows()), {"testbed": "toy"})
+    with few_steps():
+        return ModelLibrary.load(once("one-family", lambda folder: train(dataset, models=["dobrescu"]).save(folder)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from slomo.errors import MissingMetricError
+from slomo.models.library import ModelLibrary
+from slomo.profiling.plans import mixes_by_source
 from slomo.profiling.plans.basic import drawn_mixes, stream_of
 from slomo.profiling.plans.mixes_by_source import mixes_by_source_plan
 from slomo.records.catalog import find_dataset
@@ -19,6 +22,7 @@ from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.machine import load_machine
 from slomo.workflow import profile as workflow
 from slomo.workflow.profile import plan_experiments, profile
+from tests.conftest import few_steps
 
 MACHINE = "silver-4110"
 NAMES = ("ip-router", "snort")
@@ -30,6 +34,23 @@ def shipped() -> ProfileDataset:
     frame = find_dataset(f"slomo-{MACHINE}").frame
     chosen = frame["nf"].isin(NAMES) & (frame["plan"] != "mix") & frame["offered_mpps"].isna()
     return ProfileDataset(frame[chosen].reset_index(drop=True), find_dataset(f"slomo-{MACHINE}").environment)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trained_once(shipped: ProfileDataset) -> Iterator[None]:
+    """Let all plans sort mixes by one training of that profile, which depends on neither machine nor mixes."""
+    train, made = mixes_by_source.train, dict[int, ModelLibrary]()
+
+    def once(dataset: ProfileDataset, *, models: list[str], seed: int) -> ModelLibrary:
+        if dataset is not shipped:
+            return train(dataset, models=models, seed=seed)
+        if seed not in made:
+            made[seed] = train(dataset, models=models, seed=seed)
+        return made[seed]
+
+    with few_steps(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixes_by_source, "train", once)
+        yield
 
 
 def test_functions_that_fill_nothing_but_the_cache_are_mixed_as_at_random(shipped: ProfileDataset) -> None:

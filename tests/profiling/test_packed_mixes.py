@@ -17,14 +17,15 @@ from slomo.vocabulary.machine import load_machine
 from slomo.workflow import packed_mixes
 from slomo.workflow.packed_mixes import packed_mixes_plan
 from slomo.workflow.profile import profile
+from tests.conftest import few_steps
 
 MACHINE = load_machine("silver-4110")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def one_family() -> Iterator[None]:
-    """Let the first model have one family: each plan trains it anew, and all families take three times as long."""
-    with pytest.MonkeyPatch.context() as patch:
+    """Let the first model have one family and few steps: each plan trains it anew, and all take five times as long."""
+    with few_steps(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed_mixes, "train", partial(train, models=["slomo-xgb"]))
         yield
 
@@ -34,7 +35,7 @@ def measured(one_family: None) -> ProfileDataset:
     """Return a small profile with mixes of packed servers."""
     bed = SimulatedTestbed(MACHINE, accesses=60_000, scale=64)
     return profile(
-        ["lpm", "stats", "snort"], machine=MACHINE, design="sobol", runs=40, mixes=4, seed=1, testbed=bed,
+        ["lpm", "stats", "snort"], machine=MACHINE, design="sobol", runs=30, mixes=4, seed=1, testbed=bed,
         packed_mixes=6,
     )  # fmt: skip
 

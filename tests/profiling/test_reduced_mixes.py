@@ -18,26 +18,28 @@ from slomo.training.training import train
 from slomo.vocabulary.colocation import Colocation
 from slomo.vocabulary.workload import Traffic, Workload
 from slomo.workflow.profile import profile
+from tests.conftest import few_steps
 
 pytestmark = pytest.mark.xdist_group("reduced-mixes")  # its profile is made once
 MACHINE = "silver-4110"
-NETWORK_FUNCTIONS = ("lpm", "stats", "snort", "maglev")
+NETWORK_FUNCTIONS = ("lpm", "stats", "snort")
 QUICK = {"accesses": 60_000, "scale": 64}
 
 
 @pytest.fixture(scope="module")
 def measured() -> ProfileDataset:
     """Return a small profile with calibration mixes at full and at reduced load."""
-    return profile(
-        NETWORK_FUNCTIONS,
-        machine=MACHINE,
-        design="sobol",
-        runs=24,
-        mixes=20,
-        seed=1,
-        testbed=SimulatedTestbed(MACHINE, **QUICK),
-        reduced_mixes=24,
-    )
+    with few_steps():  # of the models by which mixes are drawn
+        return profile(
+            NETWORK_FUNCTIONS,
+            machine=MACHINE,
+            design="sobol",
+            runs=24,
+            mixes=12,
+            seed=1,
+            testbed=SimulatedTestbed(MACHINE, **QUICK),
+            reduced_mixes=16,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,8 @@ def full(measured: ProfileDataset) -> ProfileDataset:
 @pytest.fixture(scope="module")
 def libraries(measured: ProfileDataset, full: ProfileDataset) -> tuple[ModelLibrary, ModelLibrary]:
     """Return models trained with and without mixes at reduced load."""
-    with_them, without = (train(dataset, models=["none", "slomo-gbr"], seed=0) for dataset in (measured, full))
+    with few_steps():
+        with_them, without = (train(dataset, models=["none", "slomo-gbr"], seed=0) for dataset in (measured, full))
     return with_them, without
 
 
@@ -114,7 +117,7 @@ def test_reduced_mixes_leave_everything_at_full_load_as_it_was(
     """Sensitivity and the intervals of composed predictions are the same numbers with and without such mixes."""
     with_them, without = libraries
 
-    assert len(measured) > len(full) + 24
+    assert len(measured) > len(full) + 16
     assert list(with_them) == list(without)
     for key, model in without.items():
         for name, sensitivity in model.sensitivity.items():
@@ -170,10 +173,10 @@ def test_a_quarter_of_a_profile_is_at_part_load_and_is_learned() -> None:
     """What leaks to memory from a short queue is predicted closer by the runs there than from those at full load."""
     testbed, machine = SimulatedTestbed("e5-2620v4", **QUICK), "e5-2620v4"
     target = Workload("stats", {}, Traffic(1500))
-    measured = profile(target, machine=machine, plan="pressure", runs=64, seed=3, testbed=testbed)
+    measured = profile(target, machine=machine, plan="pressure", runs=48, seed=3, testbed=testbed)
     idle = measured.frame["offered_mpps"].notna()
-    assert idle.sum() == part_load_runs("sources", 64) == 16
-    assert (~idle).sum() == 1 + 48
+    assert idle.sum() == part_load_runs("sources", 48) == 12
+    assert (~idle).sum() == 1 + 36
     response = train(measured, models=["none"], seed=1)[machine, target.key].response
     assert response is not None
     assert response.part_load is not None
@@ -181,7 +184,7 @@ def test_a_quarter_of_a_profile_is_at_part_load_and_is_learned() -> None:
     assert again is not None
     np.testing.assert_array_equal(again.weights, response.part_load.weights)
 
-    fresh = run_campaign(part_load_plan(measured, 12, seed=9), testbed).frame
+    fresh = run_campaign(part_load_plan(measured, 8, seed=9), testbed).frame
     fresh = fresh[fresh["throughput_mpps"] > 0.985 * fresh["offered_mpps"]]
     names = response.pressure_names
     rates = np.array([name in ("L2MISS", "LMB") for name in names])

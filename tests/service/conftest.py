@@ -28,6 +28,7 @@ from slomo.service.settings import ServiceSettings
 from slomo.service.state import journal
 from slomo.service.state.store import Store
 from slomo.vocabulary.defaults import FORMER_DEFAULT
+from tests.conftest import few_steps
 
 SERVERS = [{"name": f"s{number}", "machine": "e5-2620v4"} for number in range(1, 5)]
 Started = Callable[..., TestClient]
@@ -38,7 +39,8 @@ def toy_library(toy_profile: ProfileDataset) -> ModelLibrary:
     """Return models of the toy of the two families that the service's tests ask for; all would take much longer."""
     from slomo.training.training import train
 
-    return train(toy_profile, models=[FORMER_DEFAULT, "dobrescu"])
+    with few_steps():
+        return train(toy_profile, models=[FORMER_DEFAULT, "dobrescu"])
 
 
 @pytest.fixture(scope="session")
