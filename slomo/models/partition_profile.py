@@ -57,6 +57,8 @@ class PartitionProfile:
     away_errors: tuple[float, ...] = ()
     #: Number of profiling runs.
     runs: Count = 0
+    #: Predicted loss as a share of solo throughput, of each of these errors in this order; empty if unknown.
+    losses: tuple[float, ...] = ()
 
     def models(self, machine: Machine) -> dict[str, AllocationModel]:
         """Return the trained model of each workload over ways and throttles, by its key.
@@ -76,7 +78,8 @@ class PartitionProfile:
         memory = replace(self.memory, most_gb_s=machine.capacities().memory_gb_s)
         remote_ns = machine.dram_remote_ns - machine.dram_local_ns
         shared = memory, machine.llc_ways, remote_ns, self.errors, self.shared_errors, machine.llc_domains_per_socket
-        return {key: AllocationModel(response, *shared, self.away_errors) for key, response in self.responses.items()}
+        rest = (*shared, self.away_errors, self.losses)
+        return {key: AllocationModel(response, *rest) for key, response in self.responses.items()}
 
     def added_to(self, library: ModelLibrary, machine: Machine) -> ModelLibrary:
         """Return a library whose models also know the effect of ways and throttles.
@@ -118,7 +121,7 @@ def load_profiles(path: str | Path) -> tuple[PartitionProfile, ...]:
     return tuple(
         PartitionProfile(
             model.machine, {model.workload.key: known.response}, known.memory, model.machine_fingerprint,
-            known.errors, known.shared_errors, known.away_errors,
+            known.errors, known.shared_errors, known.away_errors, losses=known.losses,
         )
         for model, known in learned
     )  # fmt: skip

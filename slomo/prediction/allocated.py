@@ -90,8 +90,9 @@ class Allocated:
         tenant, how = self.server.tenants[number], self.how
         socket, here = self.at[number]
         parted, offered = self.parted[socket], self.loads[number]
-        half_width = self.models[number].half_width(how.coverage, **self._kind(number))
-        mpps, solo = parted.throughput_mpps[here], tenant.model.solo_mpps
+        mpps, solo, model = parted.throughput_mpps[here], tenant.model.solo_mpps, self.models[number]
+        loss = 1.0 - parted.capacity_mpps[here] / model.response.solo_mpps
+        half_width = model.half_width(loss, how.coverage, **self._kind(number))
         verdict, reasons = self._judged(number)
         if (share := parted.shares[here]) < 1.0:
             reasons = (*reasons, f"shares its core: {100.0 * share:.0f} % of the core's time")

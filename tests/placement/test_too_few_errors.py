@@ -103,4 +103,4 @@ def test_few_partitions_bound_nothing() -> None:
     """Eight held-out partitions tell no 98 % bound, so advice finds nothing safe; an interval is then 0 to double."""
     model = replace(allocation(LPM, MACHINE, 5.0, 0.5, 400.0), errors=(0.01,) * 8)
     assert model.excess(0.98) == math.inf
-    assert (model.half_width(0.9), model.half_width(0.5)) == (1.0, 0.01)
+    assert (model.half_width(0.3, 0.9), model.half_width(0.3, 0.5)) == (1.0, 0.01)

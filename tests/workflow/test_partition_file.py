@@ -30,9 +30,26 @@ def test_what_is_saved_is_read_again(profile: PartitionProfile, tmp_path: Path) 
 
     assert again == profile
     model = again.models(MACHINE)["lpm@64B,100000f"]
-    assert model.half_width(0.5) == 0.02
-    assert model.half_width(0.5, away=True) == 0.05
+    assert model.half_width(0.3, 0.5) == 0.02
+    assert model.half_width(0.3, 0.5, away=True) == 0.05
     assert model.excess(0.6) == 0.01
+
+
+def test_intervals_are_wider_the_more_is_lost(profile: PartitionProfile, tmp_path: Path) -> None:
+    """Errors are relative to their predicted losses, which a file and a folder of models keep; none is left out."""
+    known = replace(profile, losses=(0.05, 0.25, 0.85, 0.35))
+    (again,) = load_profiles(save_profiles([known], tmp_path / "p.json"))
+    library_of([again], MACHINE).save(tmp_path / "models")
+    (model,) = library_of(load_profiles(tmp_path / "models"), MACHINE).values()
+
+    assert model.allocation is not None
+    assert model.allocation.half_width(0.05, 0.5) == pytest.approx(0.01)
+    assert model.allocation.half_width(0.85, 0.5) == pytest.approx(0.05)
+    assert model.allocation.half_width(0.85, 0.5, shares_ways=True) == pytest.approx(0.03)
+    assert model.allocation.half_width(0.1, 0.5, away=True) == pytest.approx(0.025)
+    assert model.allocation.excess(0.6) == 0.01
+    with pytest.raises(ConfigurationError, match="3 losses of 4 errors"):
+        replace(known, losses=known.losses[1:]).models(MACHINE)
 
 
 def test_models_that_learned_partitions_are_profiles_too(profile: PartitionProfile, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import itertools
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from slomo.equilibrium.partition import Partitions, solve_partitions
+from slomo.equilibrium.partition import Parted, Partitions, solve_partitions
 from slomo.errors import InvalidValueError, MissingMetricError
 from slomo.models.partition_profile import PartitionProfile
 from slomo.models.responses.memory_traffic import fit_memory
@@ -218,21 +219,24 @@ def learn_partitions(
     crowded = [random_crowd(machine, different, draw) for _ in range(CALIBRATION_RUNS)]
     kinds = (random_partition, random_crowd) * (AWAY_CALIBRATION_RUNS // 2 if profile.memory.away else 0)
     far = [_on_nodes(kind(machine, different, draw), machine, draw) for kind in kinds]
-    own: list[float] = []
-    shared: list[float] = []
-    away: list[float] = []
+    measured = []
     for number, colocation in enumerate(apart + crowded + far):
         record = testbed.run(colocation, seed=10_000 + seed + number)
         assert record.beside is not None
+        measured.append((colocation, tuple(tenant.throughput_mpps for tenant in record.beside.tenants)))
+    known: dict[str, list[tuple[float, float]]] = {"errors": [], "shared_errors": [], "away_errors": []}
+    for colocation, rates in measured:
         masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
         filled = list(zip(_llcs(colocation, machine), masks, strict=True))
-        predicted = predict_partition(profile, colocation, machine)
+        parted, responses = predict_partition(profile, colocation, machine), profile.responses
         nodes = colocation.memory_nodes
-        for i, (guess, tenant) in enumerate(zip(predicted, record.beside.tenants, strict=True)):
+        for i, (guess, mpps) in enumerate(zip(parted.throughput_mpps, rates, strict=True)):
             if nodes is None or nodes[i] != machine.nic_socket:
-                kind = away if nodes else shared if filled.count(filled[i]) > 1 else own
-                kind.append(guess / tenant.throughput_mpps - 1.0)
-    return replace(profile, errors=tuple(own), shared_errors=tuple(shared), away_errors=tuple(away))
+                kind = "away_errors" if nodes else "shared_errors" if filled.count(filled[i]) > 1 else "errors"
+                loss = 1.0 - parted.capacity_mpps[i] / responses[colocation.tenants[i].key].solo_mpps
+                known[kind].append((guess / mpps - 1.0, loss))
+    fields: dict[str, Any] = {kind: tuple(error for error, _ in pairs) for kind, pairs in known.items()}
+    return replace(profile, losses=tuple(loss for pairs in known.values() for _, loss in pairs), **fields)
 
 
 def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
@@ -273,8 +277,8 @@ def _llcs(colocation: Colocation, machine: Machine) -> list[int]:
     return llc_numbers([None] * len(colocation.tenants), machine.cores_per_socket, machine.llc_domains_per_socket)
 
 
-def predict_partition(profile: PartitionProfile, colocation: Colocation, machine: Machine) -> tuple[float, ...]:
-    """Return the predicted throughput of every tenant of a co-location with divided cache [Mpps]."""
+def predict_partition(profile: PartitionProfile, colocation: Colocation, machine: Machine) -> Parted:
+    """Return what is predicted of the tenants of a co-location with divided cache."""
     isolation = colocation.isolation or ()
     full = max((tenant.llc_way_mask or 1 for tenant in isolation), default=1)
     loads = [workload.traffic.offered_mpps for workload in colocation.tenants]
@@ -288,4 +292,4 @@ def predict_partition(profile: PartitionProfile, colocation: Colocation, machine
         remote_ns=np.array([distance_ns * (node != machine.nic_socket) for node in nodes]),
         llcs=np.array([_llcs(colocation, machine)]),
     )
-    return solve_partitions(settings, profile.memory)[0].throughput_mpps
+    return solve_partitions(settings, profile.memory)[0]
