@@ -216,8 +216,9 @@ class _Board:
     """Constants while settings are solved: tables, loads, cores, memory nodes; most have the shape (settings, tenants).
 
     `tables`, `held`: of each distinct response and throttle; `which`: index of each tenant's. `buffer_ways`,
-    `buffer_bytes`: ways that its packet buffers fill, and what a card writes there per packet; `private_ways`: lines of
-    its private cache; `requested_bytes`: of the shared cache per packet; `written`: the ways into which cards write.
+    `buffer_bytes`: ways that its packet buffers fill, and what a card writes there per packet; `displaced`: share of
+    packets that displace lines; `private_ways`: lines of its private cache; `requested_bytes`: of the shared cache per
+    packet; `written`: the ways into which cards write.
     `groups`: by setting, the tenants of each shared core and their weights; empty if none is shared.
     """
 
@@ -226,6 +227,7 @@ class _Board:
     which: NDArray[np.int64]
     buffer_ways: Floats
     buffer_bytes: Floats
+    displaced: Floats
     private_ways: Floats
     requested_bytes: Floats
     written: int
@@ -238,17 +240,19 @@ class _Board:
     @classmethod
     def of(cls, settings: Partitions, most: int) -> "_Board":
         """Read the constants of settings in canonical order."""
-        names = ("remote_waits", "remote_bytes", "buffer_ways", "buffer_bytes", "private_ways", "requested_bytes")
-        columns = np.array([[getattr(each, name) for name in names] for each in settings.responses])
-        waits, moved, buffer_ways, buffer_bytes, private_ways, requested = np.moveaxis(columns[settings.which], -1, 0)
+        names = ("remote_waits", "remote_bytes", "buffer_ways", "buffer_bytes", "displaced", "private_ways")
+        columns = np.array([[getattr(r, name) for name in (*names, "requested_bytes")] for r in settings.responses])
+        waits, moved, buffers, *packets = np.moveaxis(columns[settings.which], -1, 0)
+        written, displaced, private_ways, requested = packets
         offered, remote_ns = np.asarray(settings.offered_mpps), np.asarray(settings.remote_ns)
         slower, is_away = 100.0 / np.asarray(settings.bandwidth_percent), remote_ns > 0.0
         cores, weights = np.asarray(settings.cores), np.asarray(settings.weights)
         alone = (cores < 0).all()
         return cls(
             *_tables(settings, most),
-            np.where(is_away, 0.0, buffer_ways),
-            buffer_bytes,
+            np.where(is_away, 0.0, buffers),
+            written,
+            displaced,
             private_ways,
             requested,
             functools.reduce(operator.or_, (each.buffer_mask for each in settings.responses)),
@@ -271,6 +275,7 @@ class _Board:
             which=self.which[rows],
             buffer_ways=self.buffer_ways[rows],
             buffer_bytes=self.buffer_bytes[rows],
+            displaced=self.displaced[rows],
             private_ways=self.private_ways[rows],
             requested_bytes=self.requested_bytes[rows],
             offered=self.offered[rows],
@@ -408,7 +413,27 @@ class _Cache:
             too_old = lines + written * np.minimum(per_age * 10.0**middle, most) > self.size
             low, high = np.where(too_old, low, middle), np.where(too_old, middle, high)
         size = np.maximum(self.size - written * np.minimum(per_age * 10.0**low, most), 0.0)
+        if board.displaced.any() and not self.has_company.all():
+            size = np.where(self.has_company, size, self._left_by_packets(board, rates, size, written * per_age))
         return replace(self, inside=self.inside * (size / self.size)[..., None], size=size)
+
+    def _left_by_packets(self, board: _Board, rates: Floats, size: Floats, entering: Floats) -> Floats:
+        """Return the number of `size` ways that a tenant's lines fill where packets displace some of them.
+
+        In a victim cache, a packet leaves its place empty when a core reads it. A line takes the place (`taken`), or
+        the next packet does; a packet that finds places taken displaces a line. The line returns by a miss and fills
+        an empty place, so that more places are empty the more packets enter in the time of a miss. `entering`: bytes
+        of packets that enter the tenant's ways [MB/s].
+        """
+        taken = rates * np.maximum(board.requested_bytes - board.buffer_bytes, 1e-6)
+        lines = board.displaced * entering * taken / (taken + entering + 1e-6)
+        low, high, shares = np.zeros_like(size), size, np.ones_like(size)
+        for _ in range(_PACKET_HALVINGS):
+            middle = 0.5 * (low + high)
+            fetched = np.maximum(rates * board.costs(middle, shares).fetched_bytes, 1e-6)
+            too_many = middle + lines / fetched > size
+            low, high = np.where(too_many, low, middle), np.where(too_many, middle, high)
+        return high
 
     def filled(
         self, board: _Board, costs: "_Costs", latency: Floats, last: Floats | None, width: float

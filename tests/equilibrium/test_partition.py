@@ -174,6 +174,16 @@ def test_packets_of_all_tenants_take_room_where_cards_write() -> None:
     assert 1.0 / done.throughput_mpps[1] == pytest.approx(1.0 - 0.5 / 3.0, rel=0.02)
 
 
+def test_packets_displace_lines_of_own_ways_alone() -> None:
+    """Half of the packets find places taken; a miss is as often: one way is empty beside half a way of packets."""
+    needs = PartitionResponse("nf", 2.0, (1.0, 4.0), (1.0, 0.5), (0.0, 0.0), (64.0, 64.0))
+    packets = replace(needs, buffer_ways=0.25, buffer_bytes=64, buffer_mask=0xF, requested_bytes=192.0, displaced=1.0)
+    own, both = solve_partitions(Partitions([packets, packets], np.array([[0xF, 0xF0], [0xF, 0xF]])), MEMORY)
+
+    assert own.ways == pytest.approx((2.5, 4.0), rel=0.02)
+    assert sum(both.ways) == pytest.approx(3.5, rel=0.02)
+
+
 def test_a_working_set_far_below_one_way_is_resolved() -> None:
     """Tables are exact at the numbers of ways that were measured there."""
     tiny = PartitionResponse("nf", 5.0, (0.0625, 0.125, 20.0), (0.6, 0.2, 0.2), (0.0,) * 3, (64.0, 32.0, 32.0))

@@ -1,19 +1,29 @@
 """NUMASFP's lookup table, from profiles over partitions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from slomo.cli.main import main
 from slomo.errors import InvalidValueError
+from slomo.models.partition_profile import PartitionProfile
+from slomo.models.responses.memory_traffic import MemoryTraffic
+from slomo.models.responses.partition import PartitionResponse
 from slomo.placement.chains.allocation import MBA_STEP, SERVED, required, resource_rows
 from slomo.records.run import RunRecord
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.colocation import Colocation, Isolation
 from slomo.vocabulary.machine import load_machine
 from slomo.vocabulary.workload_text import parse_workload
-from slomo.workflow.acting.partition_profile import _away_rows, _row, profile_partitions
+from slomo.workflow.acting.partition_profile import (
+    _away_rows,
+    _row,
+    _with_displaced,
+    predict_partition,
+    profile_partitions,
+)
 
 MACHINE = load_machine("e5-2620v4")
 
@@ -49,6 +59,25 @@ def test_packets_that_a_card_writes_to_memory_need_no_further_room() -> None:
     target = record.beside.tenants[0]
     assert target.vector["L3MISS"] >= target.throughput_mpps
     assert _row(record, machine)[0].fetched_bytes == pytest.approx(0.0, abs=0.1)
+
+
+@pytest.mark.parametrize("displaced", [0.0, 0.5])
+def test_runs_in_own_ways_tell_how_much_packets_displace(displaced: float) -> None:
+    """The share of packets that displace lines with which the runs were made is learned; without packets it is 0."""
+    lpm = parse_workload("lpm")
+    needs = PartitionResponse(lpm.key, 2.0, (1.0, 4.0), (1.0, 0.5), (0.0, 0.0), (64.0, 64.0))
+    packets = replace(
+        needs, buffer_ways=0.25, buffer_bytes=64, buffer_mask=MACHINE.ddio_way_mask, requested_bytes=192.0
+    )
+    profiles = [
+        PartitionProfile(MACHINE.name, {lpm.key: each}, MemoryTraffic((80.0,), (0.0,))) for each in (packets, needs)
+    ]
+    own = Colocation(MACHINE.name, lpm, (lpm,), (Isolation(0xF), Isolation(0xF0000)))
+    truth = replace(profiles[0], responses={lpm.key: replace(packets, displaced=displaced)})
+    runs = [(own, predict_partition(truth, own, MACHINE).throughput_mpps)]
+
+    learned, without = (_with_displaced(profile, MACHINE, runs).responses[lpm.key] for profile in profiles)
+    assert (learned.displaced, without.displaced) == (displaced, 0.0)
 
 
 @pytest.mark.parametrize(("plan", "head"), [("resource-table", "LLC ways"), ("ways", "cache ways")])

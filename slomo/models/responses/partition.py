@@ -79,6 +79,9 @@ class PartitionResponse(Stored, version=SCHEMA_VERSION):
     buffer_ways: Rate = 0.0
     buffer_bytes: Count = 0
     buffer_mask: Count = 0
+    #: Share of the packets entering taken places of ways of its own that displace a line which it uses again; 0 if not
+    #: measured.
+    displaced: Rate = 0.0
     #: Ways that as many lines as its private cache holds would fill, if the shared cache receives lines that leave
     #: private ones (victim cache), else 0; and bytes that a packet requests of the shared cache.
     private_ways: Rate = 0.0

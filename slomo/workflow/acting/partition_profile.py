@@ -49,6 +49,8 @@ AWAY_WAYS = 3
 CALIBRATION_RUNS, AWAY_CALIBRATION_RUNS = 24, 10
 #: Share of the tenants of the latter runs whose memory is there: only they tell errors, beside tenants that are not.
 AWAY_SHARE = 2.0 / 3.0
+#: Shares of packets that may displace lines (`PartitionResponse.displaced`). The calibration runs choose one of them.
+DISPLACED = tuple(step / 10.0 for step in range(11))
 #: Share of way-sharing tenants left unthrottled in calibration runs.
 UNTHROTTLED = 0.6
 _STREAM = Workload(
@@ -153,6 +155,7 @@ def _with_places(
     assert beside is not None
     vector, written = beside.tenants[0].vector, machine.ddio_way_mask | machine.ddio_moved_way_mask
     if buffers := (vector.get("DDIOOCC") or 0.0) / kib_per_way:
+        buffers *= written.bit_count() / machine.ddio_ways  # the ways to which lines move hold as many
         received = _received_bytes(record.colocation.tenants[0])
         response = response.with_both(buffer_ways=buffers, buffer_bytes=received, buffer_mask=written)
     requested = LINE_B * (vector.get("L2MISS") or 0.0) / row.throughput_mpps
@@ -224,6 +227,7 @@ def learn_partitions(
         record = testbed.run(colocation, seed=10_000 + seed + number)
         assert record.beside is not None
         measured.append((colocation, tuple(tenant.throughput_mpps for tenant in record.beside.tenants)))
+    profile = _with_displaced(profile, machine, measured[: len(apart)])
     known: dict[str, list[tuple[float, float]]] = {"errors": [], "shared_errors": [], "away_errors": []}
     for colocation, rates in measured:
         masks = [isolation.llc_way_mask for isolation in colocation.isolation or ()]
@@ -237,6 +241,23 @@ def learn_partitions(
                 known[kind].append((guess / mpps - 1.0, loss))
     fields: dict[str, Any] = {kind: tuple(error for error, _ in pairs) for kind, pairs in known.items()}
     return replace(profile, losses=tuple(loss for pairs in known.values() for _, loss in pairs), **fields)
+
+
+def _with_displaced(
+    profile: PartitionProfile, machine: Machine, runs: Sequence[tuple[Colocation, tuple[float, ...]]]
+) -> PartitionProfile:
+    """Return the profile with the share of packets that displace lines, by runs of tenants with ways of their own."""
+
+    def error(tried: PartitionProfile) -> float:
+        both = [(predict_partition(tried, colocation, machine).throughput_mpps, rates) for colocation, rates in runs]
+        return sum(abs(guess / mpps - 1.0) for each in both for guess, mpps in zip(*each, strict=True))
+
+    tried = (
+        replace(profile, responses={key: r.with_both(displaced=share) for key, r in profile.responses.items()})
+        for share in DISPLACED
+    )
+    has_packets = any(response.buffer_ways for response in profile.responses.values())
+    return min(tried, key=error) if has_packets else profile
 
 
 def random_partition(machine: Machine, workloads: Sequence[Workload], draw: random.Random) -> Colocation:
