@@ -42,8 +42,7 @@ class InterpolationPath:
     def between_mpps(self, mpps: Sequence[Floats]) -> Floats:
         """Return throughputs [Mpps] interpolated between profiles; 0 if one profile has 0."""
         times = np.column_stack([1.0 / np.maximum(values, 1e-9) for values in mpps])
-        result: Floats = 1.0 / self.times_us(times)
-        return result
+        return 1.0 / self.times_us(times)
 
     def times_us(self, times_us: Floats) -> Floats:
         """Return times per packet [us], shape ``(n,)``, interpolated between those at the profiles."""
@@ -51,8 +50,7 @@ class InterpolationPath:
             extra = monotone_cubic(np.array(self.at), times_us - np.array(self.solo_us), self.destination)
             return np.maximum(self.alone_us + extra, 1e-9)
         low, high = times_us[:, self.below], times_us[:, self.below + 1]
-        mean: Floats = (1.0 - self.share) * low + self.share * high
-        return mean
+        return (1.0 - self.share) * low + self.share * high
 
 
 def monotone_cubic(at: Floats, values: Floats, destination: float) -> Floats:

@@ -68,8 +68,7 @@ class CarriedState:
     @property
     def mpps(self) -> Floats:
         """Throughput in each situation [Mpps]."""
-        rate: Floats = 1e3 / self.time_ns
-        return rate
+        return 1e3 / self.time_ns
 
 
 class Carried:
@@ -175,8 +174,7 @@ class Carried:
         """Return the share of the new machine's channel that neighbours use."""
         if "LMB" not in self.names:
             return np.zeros(len(pressure))
-        beside: Floats = pressure[:, self._place("LMB")] / _channel(self.machine)
-        return beside
+        return pressure[:, self._place("LMB")] / _channel(self.machine)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -198,8 +196,7 @@ class Carried:
         if not len(known):
             return known
         basis = pressure_basis(self.pressure_before(pressure), profile.scale, profile.limit)
-        read_back: Floats = np.maximum(basis @ known, 0.0)
-        return read_back
+        return np.maximum(basis @ known, 0.0)
 
     def full_channel_ns(self, machine: Machine) -> float:
         """Return the memory latency at the least load that fills the channel of `machine`, old or new [ns]."""
@@ -238,15 +235,13 @@ class Carried:
     def room_halvings(self, pressure: Floats) -> Floats:
         """Return how often the new machine's cache would have to be halved to the room that neighbours leave."""
         whole = _caches_kib(self.machine)
-        left: Floats = np.log2(whole / np.maximum(whole - pressure[:, self._place("L3OCC")], _LEAST_ROOM_KIB))
-        return left
+        return np.log2(whole / np.maximum(whole - pressure[:, self._place("L3OCC")], _LEAST_ROOM_KIB))
 
     def _place(self, name: str) -> int:
         return self.names.index(name)
 
     def _column(self, own: Floats, name: str) -> Floats:
-        column: Floats = own[:, self.response.profile.metric_names.index(name)]
-        return column
+        return own[:, self.response.profile.metric_names.index(name)]
 
     def _before(self, pressure: Floats, neighbours: Floats) -> CarriedState:
         """Return the function's state on the machine where it was profiled, under the given pressure there."""

@@ -153,8 +153,7 @@ def _added(rows: Floats, members: NDArray[np.int64]) -> Floats:
     if not (len(rows) and members.shape[1]):
         return np.zeros((len(members), rows.shape[1]))
     each = np.where((members >= 0)[:, :, None], rows[members], 0.0)
-    total: Floats = np.add.accumulate(np.sort(each, axis=1), axis=1)[:, -1]
-    return total
+    return np.add.accumulate(np.sort(each, axis=1), axis=1)[:, -1]
 
 
 def competitor_vectors(

@@ -60,8 +60,7 @@ def moved_by_each(models: Sequence[NFModel], members: NDArray[np.integer], solve
 def moved_beside(each: Floats, place: int) -> Floats:
     """Return how much data all NFs move except the one at `place`, whatever their order."""
     others = np.sort(np.delete(each, place, axis=1), axis=1)
-    total: Floats = in_order(others)[:, 0]
-    return total
+    return in_order(others)[:, 0]
 
 
 def channel_load(models: Sequence[NFModel], members: NDArray[np.integer], solved: FixedPoints) -> Floats:

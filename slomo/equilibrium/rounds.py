@@ -179,26 +179,22 @@ class IterationState:
     @property
     def ratio(self) -> Floats:
         """Size of each server's last step divided by that of the step before."""
-        ratio: Floats = self.status[:, 2]
-        return ratio
+        return self.status[:, 2]
 
     @property
     def step(self) -> Floats:
         """Size of each server's last step (change of pressures)."""
-        step: Floats = self.status[:, 3]
-        return step
+        return self.status[:, 3]
 
     @property
     def moved(self) -> Floats:
         """Largest change of a pressure by the rounds, as a share of its value before them."""
-        moved: Floats = self.status[:, 4]
-        return moved
+        return self.status[:, 4]
 
     @property
     def bound(self) -> Floats:
         """Bound on each result's distance from its equilibrium, estimated from the last two steps (Banach)."""
-        bound: Floats = np.where(self.ratio < 1.0, self.step * self.ratio / np.maximum(1.0 - self.ratio, TINY), np.inf)
-        return bound
+        return np.where(self.ratio < 1.0, self.step * self.ratio / np.maximum(1.0 - self.ratio, TINY), np.inf)
 
 
 @lru_cache(maxsize=256)
@@ -213,8 +209,7 @@ def in_order(values: Floats) -> Floats:
     """Return sums over the places, added always in the same order: ``(servers, places, n)`` -> ``(servers, 1, n)``."""
     if values.shape[1] == 0:
         return np.zeros((len(values), 1, values.shape[2]))
-    total: Floats = np.add.accumulate(values, axis=1)[:, -1:]
-    return total
+    return np.add.accumulate(values, axis=1)[:, -1:]
 
 
 def iterate(
@@ -362,16 +357,14 @@ def _by_age(servers: Servers, moved: Floats, served_mpps: Floats, age: Floats) -
     divided = holds[:, :, 0] * (whole / np.maximum(total, TINY))[:, None]
     moved[:, :, held] = np.where(servers.aged[:, None], divided, moved[:, :, held])
     factor = np.minimum(np.maximum(1.0 + (room - total) / np.maximum(slope, TINY), 1.0 / OLDER), OLDER)
-    older: Floats = np.where(servers.aged, np.minimum(np.maximum(age * factor, LEAST_AGE), MOST_AGE), age)
-    return older
+    return np.where(servers.aged, np.minimum(np.maximum(age * factor, LEAST_AGE), MOST_AGE), age)
 
 
 def _read_back(servers: Servers, answers: Floats, busy_mpps: Floats) -> Floats | None:
     column = servers.start.shape[2] + 2
     if servers.socket.channel is None or not servers.high[:, :, column].any():
         return None
-    read_back: Floats = answers[:, :, column] * busy_mpps
-    return read_back
+    return answers[:, :, column] * busy_mpps
 
 
 def least_traffic(servers: Servers, pressure: Floats) -> Floats:

@@ -37,8 +37,7 @@ class EngineTestbed:
 
     def run(self, colocation: Colocation, *, seed: int = 0) -> RunRecord:
         """Make a run on a worker; see `Testbed.run`."""
-        record: RunRecord = self._client.submit(self._testbed.run, colocation, seed=seed, pure=False).result()
-        return record
+        return self._client.submit(self._testbed.run, colocation, seed=seed, pure=False).result()
 
     def environment(self) -> Mapping[str, Any]:
         """Return the testbed's environment, which does not include the computing workers."""

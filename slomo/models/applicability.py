@@ -71,8 +71,7 @@ class Applicability(Stored):
         far = np.where(np.isnan(outside), np.inf, outside).max(axis=1, initial=0.0) > FAR
         with np.errstate(invalid="ignore", over="ignore"):  # infinite values are far
             covered = self.covers(vectors.T)
-        codes: NDArray[np.int8] = np.where(far, 2, np.logical_not(covered)).astype(np.int8)
-        return codes
+        return np.where(far, 2, np.logical_not(covered)).astype(np.int8)
 
     def covers(self, values: Iterable[Any]) -> Any:
         """Return whether a row is supported: its values or, for many rows, an array of each feature's values.

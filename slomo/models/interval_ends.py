@@ -11,8 +11,7 @@ LEAST = 5e-4
 
 def predicted_loss(predicted_mpps: Floats, solo_mpps: float | Floats) -> Floats:
     """Return the predicted loss of each prediction, as a share of solo throughput, at least 0."""
-    loss: Floats = np.maximum(1.0 - np.asarray(predicted_mpps, dtype=float) / solo_mpps, 0.0)
-    return loss
+    return np.maximum(1.0 - np.asarray(predicted_mpps, dtype=float) / solo_mpps, 0.0)
 
 
 def ends_mpps(

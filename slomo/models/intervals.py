@@ -211,8 +211,7 @@ class ConformalCalibration(Stored):
         """Return each error as a score, on the scale of :attr:`scores`."""
         middle, size = self.shape.at(predicted_loss(predicted_mpps, solo_mpps))
         error = ((measured_mpps - predicted_mpps) / solo_mpps - middle) / size
-        scores: Floats = (error - self.centre[kind]) / self.spread[kind]
-        return scores
+        return (error - self.centre[kind]) / self.spread[kind]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ConformalCalibration":

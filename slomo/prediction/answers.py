@@ -319,8 +319,7 @@ class SharedCores(Answers):
         rates, _ = flows_and_polled(response.pressure_names)
         share = min(max(self._shares[number], LEAST_LOAD), 1.0)
         one, here = solver.at[number]
-        pressure: Floats = one.pressure_on(here) * np.where(rates, 1.0 / share, 1.0)
-        return pressure
+        return one.pressure_on(here) * np.where(rates, 1.0 / share, 1.0)
 
 
 def answers_of(

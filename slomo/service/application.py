@@ -166,8 +166,7 @@ class Service:
         """Return the rendered page of a value; render it again only if the value has changed."""
         if self._rendered is None or self._rendered[0] != key:
             self._rendered = (key, render())
-        result: Result = self._rendered[1]
-        return result
+        return self._rendered[1]
 
     def audit(self, method: str, path: str, actual: str, caller: Caller, request_id: str, status: int) -> None:
         """Log every change and attempted change with its caller, and every refused token."""

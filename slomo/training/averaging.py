@@ -32,8 +32,7 @@ def weights_by_resampling(away: Floats, groups: NDArray[np.int64], seed: int) ->
     np.add.at(sums, places % MOST_GROUPS, away)
     count = len(sums)
     drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1.0 / count), RESAMPLES)
-    weights: Floats = np.bincount((drawn @ sums).argmin(axis=1), minlength=away.shape[1]) / RESAMPLES
-    return weights
+    return np.bincount((drawn @ sums).argmin(axis=1), minlength=away.shape[1]) / RESAMPLES
 
 
 def averaged(

@@ -89,8 +89,7 @@ def calibrated_on(models: Sequence[NFModel], rows: MixRows, predicted_mpps: Floa
 def distinct(rows: MixRows) -> NDArray[np.int64]:
     """Return the number of each distinct row once, so that seven equal NFs in one mix count as one row."""
     every = np.column_stack([rows.target, np.sort(rows.members, axis=1)])
-    first: NDArray[np.int64] = np.unique(every, axis=0, return_index=True)[1]
-    return first
+    return np.unique(every, axis=0, return_index=True)[1]
 
 
 def contradiction(

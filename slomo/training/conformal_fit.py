@@ -69,8 +69,7 @@ class HeldOutMixes:
     @property
     def errors(self) -> Floats:
         """Measured minus predicted throughput, as a share of solo throughput."""
-        errors: Floats = (self.measured_mpps - self.predicted_mpps) / self.solo_mpps
-        return errors
+        return (self.measured_mpps - self.predicted_mpps) / self.solo_mpps
 
     @property
     def loss(self) -> Floats:
@@ -128,8 +127,7 @@ class _Usual:
     def scores(self, mixes: HeldOutMixes) -> Floats:
         """Return the errors of mixes in units of the usual error."""
         at = mixes.owner, mixes.kind
-        scores: Floats = (_sized(mixes, self.shapes) - self.centre[at]) / self.spread[at]
-        return scores
+        return (_sized(mixes, self.shapes) - self.centre[at]) / self.spread[at]
 
 
 def _usual(mixes: HeldOutMixes, owners: int) -> _Usual:
@@ -145,8 +143,7 @@ def _usual(mixes: HeldOutMixes, owners: int) -> _Usual:
 def _sized(mixes: HeldOutMixes, shapes: list[ErrorShape]) -> Floats:
     """Return errors minus their centre, divided by their scale, at each mix's predicted loss."""
     middle, size = shapes_at(shapes, mixes.owner, mixes.loss)
-    sized: Floats = (mixes.errors - middle) / size
-    return sized
+    return (mixes.errors - middle) / size
 
 
 def _drawn(values: Floats, mixes: HeldOutMixes, owners: int, *, multiply: bool) -> Floats:
@@ -169,8 +166,7 @@ def _means(values: Floats, weights: Floats | float, cells: Any, prior: Floats, p
     total, count = np.zeros(prior.shape), np.zeros(prior.shape)
     np.add.at(total, cells, weights * values)
     np.add.at(count, cells, weights)
-    drawn: Floats = (total + prior_rows * prior) / (count + prior_rows)
-    return drawn
+    return (total + prior_rows * prior) / (count + prior_rows)
 
 
 def fit_shapes(errors: Floats, loss: Floats, owner: NDArray[np.int64], owners: int) -> list[ErrorShape]:

@@ -178,8 +178,7 @@ class Corrected:
         if not len(residuals):
             return np.zeros(len(places))
         near = _likeness(places[:, 1:], self.places[:, 1:], _MPPS)
-        learned: Floats = near @ np.linalg.solve(self._covariance(), residuals)
-        return learned
+        return near @ np.linalg.solve(self._covariance(), residuals)
 
     def own_vectors(self, places: Floats, carried: Floats) -> Floats:
         """Return the function's own counters after conversion and correction, shape ``(n, metrics)``."""
@@ -266,8 +265,7 @@ class Corrected:
             time_ns = self.carried.time_ns(pressure, own, self.costs)
             counted = np.log(1e3 / time_ns) + self._smoothed(places, self.counted)
             corrected += self.counted_share * (counted - corrected)
-        mpps: Floats = np.exp(corrected)
-        return mpps
+        return np.exp(corrected)
 
     def leaking(self, leak: Leak | None) -> "Corrected":
         """Return the function with converted counters as in :meth:`with_leak`."""

@@ -19,8 +19,7 @@ def folds(groups: NDArray[np.int64], seed: int, count: int = FOLDS) -> NDArray[n
     """Return the cross-validation fold of each row; rows of one group share a fold."""
     labels, index = np.unique(groups, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(labels))
-    result: NDArray[np.int64] = (order % max(min(count, len(labels)), 1))[index]
-    return result
+    return (order % max(min(count, len(labels)), 1))[index]
 
 
 def held_out(

@@ -196,8 +196,7 @@ def limited_in_mixes(frame: "pd.DataFrame", environment: Mapping[str, Any]) -> N
     ports_gbps = np.array([rates.get(name, np.inf) for name in frame["machine"]], dtype=float)
     full = runs.transform("sum") > FULL_PORT * ports_gbps
     most = own_gbps > FULL_PORT * runs.transform("max")
-    exact: NDArray[np.bool_] = np.where(whole, (full & most).to_numpy(), limited)
-    return exact
+    return np.where(whole, (full & most).to_numpy(), limited)
 
 
 def _sent(competitor: Workload) -> tuple[int, float | None]:

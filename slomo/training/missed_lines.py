@@ -34,8 +34,7 @@ class Leak(NamedTuple):
         >>> Leak(0.75, 1.0).missed(np.array([0.5, 1.0, 1.5, 9.0])).tolist()
         [0.0, 0.5, 1.5, 2.0]
         """
-        answer: Floats = _MOST_MISSED * np.clip((demand - self.start) / self.over, 0.0, 1.0)
-        return answer
+        return _MOST_MISSED * np.clip((demand - self.start) / self.over, 0.0, 1.0)
 
 
 #: Where the search for a :class:`Leak` begins, and its bounds.

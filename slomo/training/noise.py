@@ -40,8 +40,7 @@ def row_variance(dispersion: Floats, replicates: NDArray[np.int64]) -> Floats | 
     pooled = float((degrees * squares).sum() / degrees.sum())
     if pooled < _NOTHING**2:
         return None
-    answer: Floats = (_PRIOR * pooled + degrees * squares) / (_PRIOR + degrees) / replicates
-    return answer
+    return (_PRIOR * pooled + degrees * squares) / (_PRIOR + degrees) / replicates
 
 
 def weights_of(variance: Floats | None) -> Floats | None:

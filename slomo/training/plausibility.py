@@ -69,8 +69,7 @@ def _by_throughput(
 
     def median(values: NDArray[np.float64], of: _Mask) -> NDArray[np.float64]:
         chosen = frame[keys].assign(value=np.where(of, values, np.nan))
-        medians: NDArray[np.float64] = chosen.groupby(keys)["value"].transform("median").to_numpy()
-        return medians
+        return chosen.groupby(keys)["value"].transform("median").to_numpy()
 
     length, rates = frame["own.INST"].to_numpy() / np.where(mpps > 0.0, mpps, np.nan), _line_rates(frame, environment)
     shares = limited_in_mixes(frame, environment)  # waiting for a port executes more, above all behind a shared one
@@ -132,5 +131,4 @@ def _stood_still(frame: "pd.DataFrame", mpps: NDArray[np.float64], alike: "pd.Se
         return still
     cells = frame[schema.COMPETITORS].where(alike.duplicated(keep=False), "[]")
     mixes = cells.map({cell: str(sorted(map(str, parse_json(cell, "competitors")))) for cell in cells.unique()})
-    others: _Mask = (mixes != mixes.groupby([frame[schema.MACHINE], alike]).transform("first")).to_numpy()
-    return others
+    return (mixes != mixes.groupby([frame[schema.MACHINE], alike]).transform("first")).to_numpy()

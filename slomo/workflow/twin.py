@@ -295,8 +295,7 @@ def _residuals(values: Floats, measured: _Measured) -> Floats:
     parts.append(np.array([math.log(seen[0].throughput_mpps / measured.solo_mpps) / _SOLO_NOISE]))
     if measured.fits_machine:
         parts.append(np.log(values[len(_NAMES) :]) / np.array(list(_MACHINE_SPREAD.values())))
-    answer: Floats = np.concatenate(parts)
-    return answer
+    return np.concatenate(parts)
 
 
 def _slopes(residuals: Callable[[Floats], Floats], point: Floats, highest: Floats) -> Floats:
@@ -363,5 +362,4 @@ def _spread(jacobian: Floats, residuals: Floats) -> Floats:
     scale = max(float(np.square(residuals).sum()) / freedom, 1.0)
     information = jacobian.T @ jacobian
     covariance = scale * np.linalg.pinv(information + 1e-9 * np.eye(len(information)))
-    answer: Floats = np.minimum(np.sqrt(np.maximum(np.diag(covariance), 0.0)), np.log(1e3))
-    return answer
+    return np.minimum(np.sqrt(np.maximum(np.diag(covariance), 0.0)), np.log(1e3))

@@ -148,8 +148,7 @@ def _taken(vectors: Floats, limits: Floats, slope: _Singles, offset: _Singles, h
 
 
 def _left(solo_mpps: Floats | float, half_way: Floats | float, taken: Floats) -> Floats:
-    left: Floats = solo_mpps * np.minimum(np.maximum(half_way - taken, 0.0), 1.0)
-    return left
+    return solo_mpps * np.minimum(np.maximum(half_way - taken, 0.0), 1.0)
 
 
 def sigmoid(values: Floats) -> Floats:
@@ -158,5 +157,4 @@ def sigmoid(values: Floats) -> Floats:
     >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    sigmoids: Floats = 0.5 * (1.0 + np.tanh(0.5 * values))
-    return sigmoids
+    return 0.5 * (1.0 + np.tanh(0.5 * values))

@@ -14,8 +14,7 @@ def clipped(rows: Floats, low: Floats, high: Floats, typical: Floats) -> Floats:
     >>> clipped(np.array([[-3.0], [1.0], [99.0]]), np.zeros(1), np.full(1, 3.0), np.full(1, 2.0)).ravel().tolist()
     [0.0, 0.5, 1.5]
     """
-    answer: Floats = np.minimum(np.maximum(np.asarray(rows, dtype=np.float64), low), high) / typical
-    return answer
+    return np.minimum(np.maximum(np.asarray(rows, dtype=np.float64), low), high) / typical
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,8 +41,7 @@ class SmoothSensitivity(ScaledSensitivity, kind="smooth"):
         # the last bits of a matrix product depend on the number of rows
         parts = [(matern(chunk, self.points) * self.weights).sum(axis=1) for chunk in chunks]
         raw = self.mean + np.concatenate(parts) if parts else np.zeros(0)
-        answer: Floats = self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
-        return answer
+        return self.solo_mpps * np.minimum(np.maximum(raw, 0.0), 1.0)
 
 
 def matern(one: Floats, other: Floats) -> Floats:
@@ -55,5 +54,4 @@ def matern(one: Floats, other: Floats) -> Floats:
     for column, values in zip(one.T, other.T, strict=True):
         squares += (column[:, None] - values[None, :]) ** 2
     root = np.sqrt(3.0 * squares)
-    kernel: Floats = (1.0 + root) * np.exp(-root)
-    return kernel
+    return (1.0 + root) * np.exp(-root)

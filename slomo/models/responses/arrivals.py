@@ -27,8 +27,7 @@ def arrival_scores(served_mpps: Floats, offered_mpps: Floats, load: Floats | flo
     load over the throughput that the NF could reach.
     """
     idle = 1.0 - np.minimum(load, BUSIEST)
-    scores: Floats = np.sort(np.abs(served_mpps - offered_mpps) * idle / np.sqrt(offered_mpps))
-    return scores
+    return np.sort(np.abs(served_mpps - offered_mpps) * idle / np.sqrt(offered_mpps))
 
 
 def arrival_half_width_mpps(

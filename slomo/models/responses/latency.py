@@ -121,8 +121,7 @@ class LatencyModel(Stored):
 
 def busyness(load: Floats) -> Floats:
     """Return -ln(1 - load), in which the logarithm of a queue's latency is nearly linear."""
-    result: Floats = -np.log1p(-np.clip(load, 0.0, 0.999))
-    return result
+    return -np.log1p(-np.clip(load, 0.0, 0.999))
 
 
 def error_scale(scale: Floats, load: Floats, slower: Floats) -> Floats:

@@ -83,21 +83,18 @@ class LatentSensitivity(Stored, kind="latent"):
         if len(self.known):
             place = np.minimum(np.searchsorted(self.known, vectors[:, -1]), len(self.known) - 1)
             loss = loss + np.where(self.known[place] == vectors[:, -1], self.residuals[place], 0.0)
-        answer: Floats = self.solo_mpps * np.exp(-np.where(loss < 0.0, 0.0, loss))
-        return answer
+        return self.solo_mpps * np.exp(-np.where(loss < 0.0, 0.0, loss))
 
     def stretch(self, competitors: NDArray[np.int64] | int) -> Floats:
         """Return the factor by which intervals beside so many competitors are wider than those of held-out runs.
 
         The pressures add up, and so do their errors if more competitors run than in any measurement.
         """
-        factor: Floats = np.maximum(np.asarray(competitors) / max(self.most, 1), 1.0)
-        return factor
+        return np.maximum(np.asarray(competitors) / max(self.most, 1), 1.0)
 
     def were_measured(self, vectors: Floats) -> NDArray[np.bool_]:
         """Return which competitions were measured themselves."""
-        measured: NDArray[np.bool_] = np.isin(vectors[:, -1], self.known)
-        return measured
+        return np.isin(vectors[:, -1], self.known)
 
 
 def latent_rows(models: Sequence[_HasSensitivity], width: int) -> Floats:

@@ -59,8 +59,7 @@ class PlaneSensitivity(StoredSensitivity, kind="plane"):
         mpps = np.full(len(vectors), self.start_mpps)
         for column, slope in enumerate(self.slopes.tolist()):  # one by one: the same bits in one row and in many
             mpps = mpps + vectors[:, column] * slope
-        answer: Floats = np.where(mpps < 0.0, 0.0, mpps)
-        return answer
+        return np.where(mpps < 0.0, 0.0, mpps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +149,7 @@ class LinearSensitivity(StoredSensitivity, kind="linear"):
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, 1)``."""
-        answer: Floats = np.maximum(self.intercept_mpps + self.slope * vectors[:, 0], 0.0)
-        return answer
+        return np.maximum(self.intercept_mpps + self.slope * vectors[:, 0], 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +166,7 @@ class CurveSensitivity(StoredSensitivity, kind="curve"):
 
     def predict_mpps(self, vectors: Floats) -> Floats:
         """Return throughput [Mpps] for vectors of shape ``(n, 1)``."""
-        answer: Floats = np.interp(vectors[:, 0], self.knots, self.mpps)
-        return answer
+        return np.interp(vectors[:, 0], self.knots, self.mpps)
 
 
 @dataclass(frozen=True)
@@ -248,8 +245,7 @@ def sensitivity_from_dict(data: Mapping[str, Any], source: str | None = None) ->
         )
     if kind in _READERS:
         return _READERS[kind](data)
-    model: SensitivityModel = (_trees if kind == "trees" else load_plugin(GROUP, kind))(data, source)
-    return model
+    return (_trees if kind == "trees" else load_plugin(GROUP, kind))(data, source)
 
 
 def is_known_kind(kind: object) -> TypeGuard[str]:

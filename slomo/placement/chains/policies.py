@@ -131,8 +131,7 @@ class ListedChainPolicy:
     @property
     def decide(self) -> ChainPolicy:
         """The function by which the policy chooses nodes."""
-        policy: ChainPolicy = self.function or imported("slomo.placement.chains.predicted:best_nodes")
-        return policy
+        return self.function or imported("slomo.placement.chains.predicted:best_nodes")
 
 
 _POLICIES = {

@@ -96,8 +96,7 @@ class Kinds:
         `who`, shape (servers, places): numbers of models, -1 for empty places.
         """
         by_name = np.array([*(each.chosen == PAIRS for each in self.models), False])[who].any(axis=1)
-        families: NDArray[np.str_] = np.where(by_name & (model == DEFAULT_MODEL), PAIRS, model)
-        return families
+        return np.where(by_name & (model == DEFAULT_MODEL), PAIRS, model)
 
     def stretch(self, who: Numbers, model: str) -> Floats:
         """Return by which factor the error grows at each place: above 1 for models by name, beside more than measured.

@@ -136,5 +136,4 @@ def reader(scheme: str) -> RateReader:
         return _READERS[scheme]
     if scheme not in plugins(GROUP):
         raise ConfigurationError(f"nothing reads '{scheme}:' of {RATE}", hint="use http, or install a plug-in")
-    made: RateReader = load_plugin(GROUP, scheme)
-    return made
+    return load_plugin(GROUP, scheme)

@@ -164,5 +164,4 @@ def in_order_of_last_use(lines: NDArray[np.uint64]) -> NDArray[np.uint64]:
     [3, 7, 5]
     """
     unique, first = np.unique(lines[::-1], return_index=True)
-    ordered: NDArray[np.uint64] = unique[np.argsort(-first)]
-    return ordered
+    return unique[np.argsort(-first)]

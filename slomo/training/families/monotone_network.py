@@ -102,13 +102,11 @@ class _Problem:
 
 
 def _softplus(values: Floats) -> Floats:
-    softened: Floats = np.logaddexp(0.0, values)
-    return softened
+    return np.logaddexp(0.0, values)
 
 
 def _softplus_inverse(values: Floats) -> Floats:
-    hardened: Floats = np.log(np.expm1(values))
-    return hardened
+    return np.log(np.expm1(values))
 
 
 @dataclass(frozen=True)
