@@ -303,31 +303,6 @@ class PredictionBatch(Result):
     def __repr__(self) -> str:
         return f"PredictionBatch({plural(len(self), 'prediction')} on {self.machine}, model {self.model})"
 
-    def _repr_html_(self) -> str:
-        rows = (
-            (
-                label(self.workloads[target]),
-                ", ".join(label(self.workloads[index]) for index in beside if index >= 0) or "nobody",
-                f"{mpps:.3g}",
-                f"{low:.3g} to {high:.3g}",
-                f"{100 * slowdown:.1f} %",
-                verdict,
-            )
-            for target, beside, mpps, low, high, slowdown, verdict in zip(
-                self.target,
-                self.competitors,
-                self.throughput_mpps,
-                self.low_mpps,
-                self.high_mpps,
-                self.slowdown,
-                self.verdict,
-                strict=True,
-            )
-        )
-        caption = f"{plural(len(self), 'prediction')} on {self.machine}, model {self.model}"
-        interval = f"{100 * self.coverage:g} % interval [Mpps]"
-        return html_table(caption, ("target", "beside", "throughput [Mpps]", interval, "slowdown", "verdict"), rows)
-
 
 def mean_interval(
     noise: MeasurementNoise | None, mpps: float, solo_mpps: float, interval: tuple[float, float], coverage: float

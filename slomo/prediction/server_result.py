@@ -12,7 +12,7 @@ from slomo.files.stored import Stored
 from slomo.models.applicability import Verdict, worst
 from slomo.models.noise import MeasurementNoise
 from slomo.prediction.result import Prediction, label
-from slomo.vocabulary.display import Result, html_table
+from slomo.vocabulary.display import Result
 from slomo.vocabulary.vector import MetricVector
 from slomo.vocabulary.workload import Workload
 
@@ -157,18 +157,3 @@ class ServerPrediction(Result):
     def row_labels(self) -> list[str]:
         """Return the names of the tenants."""
         return [label(t.workload) for t in self.tenants]
-
-    def _repr_html_(self) -> str:
-        rows = (
-            (
-                label(t.workload),
-                t.socket,
-                f"{t.solo_mpps:.3g}",
-                f"{t.throughput_mpps:.3g}",
-                f"{100 * t.slowdown:.1f} %",
-                "; ".join([str(t.verdict), *t.reasons]),
-            )
-            for t in self.tenants
-        )
-        head = ("NF", "socket", "solo", "predicted [Mpps]", "slowdown", "verdict")
-        return html_table(f"{self.machine}, {self.method}", head, rows)

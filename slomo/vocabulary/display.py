@@ -32,6 +32,11 @@ def cell(value: object, missing: str = "–") -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
+def short(value: object) -> object:
+    """Return a table's entry for people: three digits of a number, a dash for nothing."""
+    return f"{value:.3g}" if isinstance(value, float) else "–" if value is None else value
+
+
 def html_table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """Return an HTML table whose first column names the rows.
 
@@ -81,6 +86,11 @@ class Result:
         Returned are the axes drawn on.
         """
         return drawn("throughputs", self.columns(), self.row_labels(), ax)
+
+    def _repr_html_(self) -> str:
+        columns = self.columns()
+        rows = zip(*(map(short, values) for values in columns.values()), strict=True)
+        return html_table(repr(self), tuple(columns), rows)
 
 
 def drawn(drawing: str, *arguments: object) -> "Axes":

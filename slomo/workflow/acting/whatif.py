@@ -20,7 +20,7 @@ from slomo.prediction.answers import Answers, answers_on
 from slomo.prediction.options import OptionFields, PredictionOptions
 from slomo.prediction.server_result import ServerPrediction
 from slomo.prediction.tenants import TenantModels, server_of
-from slomo.vocabulary.display import Result, html_table
+from slomo.vocabulary.display import Result, html_table, short
 from slomo.vocabulary.machine import Machine
 from slomo.vocabulary.numbers import share_hint
 from slomo.vocabulary.server_setting import ServerSetting
@@ -96,12 +96,8 @@ class PartitionAnswer(Result):
     def _repr_html_(self) -> str:
         columns = self.columns()
         names = ("tenant", "advised", "solo_mpps", "throughput_mpps", "low_mpps", "high_mpps", "slo_mpps", "kept")
-        rows = zip(*([_short(value) for value in columns[name]] for name in names), strict=True)
+        rows = zip(*([short(value) for value in columns[name]] for name in names), strict=True)
         return html_table(f"{'all promises hold' if self.kept else 'a promise breaks'}", names, rows)
-
-
-def _short(value: object) -> object:
-    return f"{value:.3g}" if isinstance(value, float) else "–" if value is None else value
 
 
 def _over_partition(situation: Situation, outlook: Outlook, name: str) -> dict[str, Any]:
