@@ -109,8 +109,7 @@ class ResctrlBackend(ResctrlKnobs, Backend):
         """Return the settings to write that make groups exclusive if no device fills their ways."""
         if plan.rest_way_mask is None or not self.tree.exists("mode"):
             return []
-        cache = "info/L3CODE" if self.tree.exists("info/L3CODE") else "info/L3"
-        devices = int(self.tree.read(f"{cache}/shareable_bits") or "0", 16)
+        devices = int(self.tree.read(f"{self._cache()}/shareable_bits") or "0", 16)
         return [
             Wish(f"mode:{name}", "exclusive")
             for name, (_, members) in classes.items()
