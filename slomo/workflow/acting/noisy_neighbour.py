@@ -11,7 +11,6 @@ fewer and shorter trials; the controller of its PyPI package chooses the trials.
 import csv
 import importlib
 import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +28,6 @@ from slomo.enforce.plan import EnforcementPlan, MemoryBandwidth, TenantSetting
 from slomo.errors import ConfigurationError, TestbedError, UnknownNameError
 from slomo.files.documents import read
 from slomo.files.ranges import Count, Name, Part, Percent, PositiveCount, Ways
-from slomo.records.provenance import versions
 from slomo.simulator.result import TenantResult
 from slomo.testbed.simulated import SimulatedTestbed
 from slomo.vocabulary.machine import Machine, load_machine
@@ -303,17 +301,6 @@ def summary(rows: Sequence[NoisyNeighbourRow]) -> list[dict[str, Any]]:
         gain = None if not noisy or row.policy == "none" else row.throughput_mpps / noisy - 1.0
         table.append({**asdict(row), "lost_share": lost, "gain_over_unmanaged": gain})
     return table
-
-
-def to_json(rows: Sequence[NoisyNeighbourRow], test: NoisyNeighbourTest) -> str:
-    """Return the test's configuration, results and software versions as JSON."""
-    document = {
-        "machine": test.machine.name,
-        "loss_ratio": test.settings.loss_ratio,
-        "versions": versions(),
-        "rows": summary(rows),
-    }
-    return json.dumps(document, indent=2)
 
 
 def to_csv(rows: Sequence[NoisyNeighbourRow]) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slomo.cli.options import RenamedOption, json_option
-from slomo.cli.output import emit, emit_table, note
+from slomo.cli.output import emit, note
 from slomo.errors import ConfigurationError
 from slomo.files.durable import write_durably
 
@@ -29,6 +29,7 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
     much of this the policy recovers. On this host, it shows the throughput that one victim loses beside noise on other
     cores, and whether this exceeds the variation between measurement windows.
     """
+    from slomo.records.provenance import versions
     from slomo.report.acting_figures import noisy_neighbour_page, noisy_neighbour_table
     from slomo.workflow.acting.noisy_host import host_noise_test
     from slomo.workflow.acting.noisy_neighbour import (
@@ -36,7 +37,6 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
         run_noisy_neighbour,
         summary,
         to_csv,
-        to_json,
     )
 
     on_host = host_noise_test(configuration)
@@ -53,11 +53,9 @@ def command(configuration: str, csv_file: str | None, html_file: str | None, as_
         write_durably(csv_file, to_csv(rows))
     if html_file is not None:
         write_durably(html_file, noisy_neighbour_page(summary(rows), test.machine.name))
-    if as_json:
-        click.echo(to_json(rows, test))
-        return
-    table = noisy_neighbour_table(summary(rows))
-    emit_table(table.headers, table.rows)
+    table, stated = noisy_neighbour_table(summary(rows)), {"machine": test.machine.name, "versions": versions()}
+    document = {**stated, "loss_ratio": test.settings.loss_ratio, "rows": summary(rows)}
+    emit(document, table.headers, table.rows, as_json=as_json)
 
 
 def _on_host(test: "HostNoiseTest", csv_file: str | None, html_file: str | None, as_json: bool) -> None:

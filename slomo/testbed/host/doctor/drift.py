@@ -12,8 +12,7 @@ from typing import Any
 
 from slomo.testbed.host.doctor.check import Finding, check, ok, warn
 from slomo.testbed.host.nf.definition import host_definition
-from slomo.testbed.host.probe.sentinel import INTERVAL_S, Look, Sentinel, factor, sentinel_programs
-from slomo.testbed.host.probe.standing import StandingPrograms, quickened
+from slomo.testbed.host.probe.sentinel import Look, Sentinel, factor
 from slomo.testbed.host.settings import HostSettings
 
 _LOOKS, _PAUSE_S = 8, 0.4
@@ -61,14 +60,13 @@ def watch_drift(cores: Sequence[int], l2_mib: float, llc_mib: float) -> MachineD
 
     Raises UnstableMeasurementError if they do not get their core; TestbedError if they cannot be built or started.
     """
-    standing = StandingPrograms(quickened(host_definition("synthetic"), INTERVAL_S), cores[0])
+    sentinel = Sentinel.on(host_definition("synthetic"), cores[0], HostSettings(), l2_mib=l2_mib, llc_mib=llc_mib)
     try:
-        sentinel = Sentinel(standing, sentinel_programs(l2_mib, llc_mib), HostSettings())
         sentinel.look()  # not used: programs that have just started are slower
         looks = []
         for number in range(_LOOKS):
             time.sleep(_PAUSE_S if number else 0.0)
             looks.append(sentinel.look())
     finally:
-        standing.close()
+        sentinel.standing.close()
     return MachineDrift(tuple(looks))

@@ -12,15 +12,8 @@ from typing import Any
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.reading import read_pressure
-from slomo.testbed.host.probe.sentinel import (
-    INTERVAL_S,
-    DriftWatch,
-    Look,
-    Sentinel,
-    drift_limit,
-    sentinel_programs,
-)
-from slomo.testbed.host.probe.standing import StandingPrograms, quickened
+from slomo.testbed.host.probe.sentinel import DriftWatch, Look, Sentinel, drift_limit
+from slomo.testbed.host.probe.standing import StandingPrograms
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant
 from slomo.vocabulary.vector import MetricVector
@@ -48,12 +41,13 @@ class Probe:
     readings: dict[tuple[str, ...], _Reading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        known = self.calibration
         self._standing = StandingPrograms(self.definition, self.core)
-        self._quick = StandingPrograms(quickened(self.definition, INTERVAL_S), self.core)
-        programs = sentinel_programs(self.calibration.l2_mib, self.calibration.llc_mib)
-        sentinel = Sentinel(self._quick, programs, self.settings)
-        limit = drift_limit(self.settings, self.calibration.scatter)
-        self.watch = DriftWatch(sentinel.look, limit, self.settings.drift_attempts, Look(self.calibration.sentinel))
+        self._sentinel = Sentinel.on(
+            self.definition, self.core, self.settings, l2_mib=known.l2_mib, llc_mib=known.llc_mib
+        )
+        limit = drift_limit(self.settings, known.scatter)
+        self.watch = DriftWatch(self._sentinel.look, limit, self.settings.drift_attempts, Look(known.sentinel))
 
     def of(self, workloads: Sequence[str]) -> tuple[MetricVector, dict[str, Any]] | None:
         """Return the last measured pressure of a set of competitors, of whatever age; None if it was never measured."""
@@ -84,4 +78,4 @@ class Probe:
     def close(self) -> None:
         """Stop all probe programs and the drift check."""
         self._standing.close()
-        self._quick.close()
+        self._sentinel.standing.close()

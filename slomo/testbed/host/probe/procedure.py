@@ -12,8 +12,8 @@ from slomo.testbed.host.machine.cache_levels import find_levels
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.calibration import Calibration
 from slomo.testbed.host.probe.reporters import Reporter, bubbles, candidates, extra_time, never_hits
-from slomo.testbed.host.probe.sentinel import INTERVAL_S, Sentinel, scatter_of, sentinel_programs
-from slomo.testbed.host.probe.standing import StandingPrograms, quickened
+from slomo.testbed.host.probe.sentinel import Sentinel, scatter_of
+from slomo.testbed.host.probe.standing import StandingPrograms
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.settings import HostSettings
 from slomo.testbed.host.tenant import HostTenant, paused
@@ -98,15 +98,14 @@ def calibrate(
     taker = WindowTaker(replace(settings, attempts=settings.attempts * 2), settings.probe_window_s)
     llc_mib = _cache(definition, cores[1], taker, scope)
     standing = StandingPrograms(definition, cores[0])
-    quick = StandingPrograms(quickened(definition, INTERVAL_S), cores[0])
+    sentinel = Sentinel.on(definition, cores[0], settings, l2_mib=scope.l2_mib, llc_mib=llc_mib)
     try:
-        sentinel = Sentinel(quick, sentinel_programs(scope.l2_mib, llc_mib), settings)
         looks = [sentinel.look() for _ in range(_LOOKS)]
         chosen = choose(_trials(standing, definition, cores[1], taker, settings.probe_pairs, (scope.l2_mib, llc_mib)))
         full = _full(standing, [trial.reporter for trial in chosen], taker, llc_mib)
         looks.append(sentinel.look())
     finally:
-        quick.close()
+        sentinel.standing.close()
         standing.close()
     if not chosen:
         raise UnstableMeasurementError(

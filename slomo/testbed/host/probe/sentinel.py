@@ -11,15 +11,19 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from slomo.errors import UnstableMeasurementError
 from slomo.testbed.host.interleaving import WindowTaker
+from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.probe.reporters import stream_mib
 from slomo.testbed.host.probe.standing import StandingPrograms
 from slomo.testbed.host.settings import HostSettings
 from slomo.vocabulary.workload import Workload
 
 T = TypeVar("T")
-INTERVAL_S = 0.01
+#: Time between a program's reports, for windows of a twentieth of a second [s].
+_INTERVAL_S = 0.01
 _WINDOW_S, _SETTLE_S = 0.06, 0.015
 _INSIDE = 0.6  # working set as a share of the shared cache; it fits while no neighbour uses the cache
 _ATTEMPTS = 4
@@ -75,6 +79,16 @@ class Sentinel:
     programs: Mapping[str, Workload]
     #: Settings, of which it uses the minimum CPU share.
     settings: HostSettings
+
+    @classmethod
+    def on(
+        cls, definition: HostDefinition, core: int, settings: HostSettings, *, l2_mib: float, llc_mib: float
+    ) -> "Sentinel":
+        """Return the sentinel of a machine with these caches, which keeps `core`."""
+        after = pairwise(("", *definition.command))
+        words = [f"{_INTERVAL_S:g}" if before == "--interval-s" else word for before, word in after]
+        quick = replace(definition, section=structs.replace(definition.section, command=words))
+        return cls(StandingPrograms(quick, core), sentinel_programs(l2_mib, llc_mib), settings)
 
     def look(self) -> Look:
         """Run the programs and return their speeds; raise UnstableMeasurementError if they do not get their core."""

@@ -6,16 +6,11 @@ not.
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
-
-from msgspec import structs
 
 from slomo.testbed.host.nf.definition import HostDefinition
 from slomo.testbed.host.run import Run
 from slomo.testbed.host.tenant import HostTenant, paused
 from slomo.vocabulary.workload import Workload
-
-_INTERVAL = "--interval-s"
 
 
 class StandingPrograms:
@@ -51,17 +46,3 @@ class StandingPrograms:
             tenant = self._tenants[workload.key] = self._run.start(self.definition, workload, (self.core,))
             paused([tenant], True)
         return tenant
-
-
-def quickened(definition: HostDefinition, interval_s: float) -> HostDefinition:
-    """Return a program's description with more frequent reports, for windows of a twentieth of a second.
-
-    >>> from slomo.testbed.host.nf.definition import host_definition
-    >>> quickened(host_definition("synthetic"), 0.01).command[-1]
-    '0.01'
-    """
-    words = list(definition.command)
-    for place, word in enumerate(words[:-1]):
-        if word == _INTERVAL:
-            words[place + 1] = f"{interval_s:g}"
-    return replace(definition, section=structs.replace(definition.section, command=words))
