@@ -10,7 +10,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
+
 from slomo import client, errors
+from slomo.cli.main import CONTEXT, commands
+from slomo.config import PREFIX, SETTINGS, Settings
 from slomo.errors import SlomoError
 from slomo.vocabulary.metrics import ALIASES, METRICS, Metric
 
@@ -131,11 +135,56 @@ def _document_row(name: str, title: str, schema: dict[str, Any]) -> str:
     return f"| `{name}` | {title} | `{schema['$id']}` | {required} |\n"
 
 
+#: Begins the page of the command line.
+COMMAND_LINE = """\
+Results go to stdout, everything else to stderr. `--json` prints one JSON document instead of a table.
+
+| Exit code | Meaning |
+| --- | --- |
+| 0 | done |
+| 1 | done, and what was checked is not so: an SLO is broken, a check failed, something would change |
+| 2 | usage or configuration: a wrong name, value or file |
+| 3 | testbed: an experiment or the store of runs failed |
+| 4 | measurement: unstable, a metric missing, or not to be merged |
+| 5 | prediction unsupported |
+| 70 | internal fault; please report it |
+| 130 | interrupted |
+| 141 | the reader of the output ended first (`slomo nf list \\| head -1`) |
+| 143 | ended by SIGTERM or SIGHUP |
+
+An error is one line `ErrorName: message` and, where there is something to do, one line `hint: action`, on stderr. With
+`--json` it is one object on stderr, and stdout stays empty:
+
+```json
+{"error": {"type": "UnknownNameError", "message": "...", "hint": "...", "exit_code": 2}}
+```
+
+`SLOMO_DEBUG=1` shows tracebacks. Names complete in a shell: `eval "$(slomo completion bash)"`.
+
+## Settings
+
+Command line over environment over file over default. The file is TOML, one `name = value` per line: the one given with
+`--config` or `SLOMO_CONFIG`, else `./slomo.toml`, else `$XDG_CONFIG_HOME/slomo/slomo.toml` (`~/.config` by default).
+
+"""
+
+
 def cli_page() -> str:
     """Return every command with its help as Markdown."""
-    from slomo.cli.reference import reference_page
+    defaults = {name: getattr(Settings(), name) for name in SETTINGS}
+    settings = "".join(
+        f"| `{name}` | `{PREFIX}{name.upper()}` | `--{name.replace('_', '-')}` | "
+        f"{f'`{value}`' if value != '' else 'not set'} |\n"
+        for name, value in defaults.items()
+    )
+    table = "| Setting | Environment | Option | Default |\n| --- | --- | --- | --- |\n"
+    sections = "".join(_command_section(path, command) for path, command in commands())
+    return "# Command line\n\n" + NOTE + COMMAND_LINE + table + settings + sections
 
-    return reference_page()
+
+def _command_section(path: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=path, terminal_width=100, **CONTEXT)
+    return f"\n## {path}\n\n```text\n{command.get_help(context)}\n```\n"
 
 
 def python_page() -> str:

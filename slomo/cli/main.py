@@ -125,6 +125,16 @@ def cli(config: str | None) -> None:
         load_settings(file=config)
 
 
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command with the words that call it, groups before their members."""
+    yield "slomo", cli
+    for name in COMMANDS:
+        command = load_command(name)
+        yield f"slomo {name}", command
+        if isinstance(command, click.Group):
+            yield from ((f"slomo {name} {inner}", member) for inner, member in command.commands.items())
+
+
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     """Print warnings as one line, `note: ...`, until the command ends."""

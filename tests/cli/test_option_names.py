@@ -6,9 +6,8 @@ from pathlib import Path
 import click
 import pytest
 
-from slomo.cli.main import main
+from slomo.cli.main import commands, main
 from slomo.cli.options import RenamedOption
-from slomo.cli.reference import commands
 
 #: Options whose value is shown as another kind in some commands, and why it means the same.
 SAME = {

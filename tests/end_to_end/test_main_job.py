@@ -89,7 +89,7 @@ def test_published_table_goes_from_import_to_prediction(
 
 def test_reference_of_the_command_line_covers_every_command() -> None:
     """Each command and each of its options that help shows stands in docs/reference/cli.md."""
-    from slomo.cli.reference import commands
+    from slomo.cli.main import commands
 
     page = (REPOSITORY / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     for path, command in commands():
