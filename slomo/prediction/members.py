@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slomo.errors import InvalidValueError
-from slomo.models.nf_model import NFModel
 from slomo.prediction.tenants import Named, TenantModel
 from slomo.units import plural
 from slomo.vocabulary.workload_text import each_instance, is_mix
@@ -29,11 +28,6 @@ class Members:
     target: Indices
     #: Indices of each mix's competitors, in any order; -1 for an empty place, shape (mixes, places).
     places: Indices
-
-    @property
-    def models(self) -> tuple[NFModel, ...]:
-        """Model of each of the tenants."""
-        return tuple(tenant.model for tenant in self.tenants)
 
 
 def from_indices(target: NDArray[np.integer], places: NDArray[np.integer], tenants: Sequence[TenantModel]) -> Members:

@@ -74,12 +74,6 @@ class SimulatedServer:
         self.knobs.update({f"{field}:{occupant.name}": None for field in FIELDS})
         self.knobs[f"core:{occupant.name}"] = str(free[0])
 
-    def remove(self, name: str) -> None:
-        """End one tenant of the simulated server."""
-        del self.occupants[name]
-        for field in FIELDS:
-            del self.knobs[f"{field}:{name}"]
-
     def offer(self, name: str, workload: Workload) -> None:
         """Change a tenant's offered load."""
         self.occupants[name] = replace(self.occupants[name], workload=workload)
