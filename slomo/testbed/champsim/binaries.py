@@ -8,7 +8,7 @@ therefore be in the folder of the JSON file from which upstream's `config.sh` bu
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -52,8 +52,6 @@ class Binary:
     path: Path
     #: Number of cores, and thus of traces.
     cores: int
-    #: Configuration from which it was built.
-    configuration: Mapping[str, Any] = field(repr=False)
 
     @property
     def fingerprint(self) -> str:
@@ -119,4 +117,4 @@ def _binary(file: Path, configuration: Mapping[str, Any]) -> Binary:
     path = file.parent / str(configuration.get("executable_name", "champsim")).replace("\0", "?")
     if not os.access(path, os.X_OK) or path.is_dir():
         raise TestbedError(f"{file}: its binary '{path.name}' is not beside it", hint=_HINT)
-    return Binary(path, cores, configuration)
+    return Binary(path, cores)
