@@ -70,6 +70,11 @@ class SimulationResult:
     #: Line accesses simulated, warm-up included.
     accesses: int
 
+    @property
+    def converged(self) -> bool:
+        """Whether every tenant has converged."""
+        return all(tenant.converged for tenant in self.tenants)
+
 
 class Totals(NamedTuple):
     """Counts of several tenants or sockets, in all and per batch of simulated time.

@@ -66,6 +66,11 @@ class ReplayTestbed:
         same = [record for record in recorded if record.seed == seed]
         return same[0] if same else recorded[seed % len(recorded)]
 
+    @property
+    def colocations(self) -> tuple[Colocation, ...]:
+        """All sets of network functions whose runs were recorded."""
+        return tuple(records[0].colocation for records in self._recorded.values())
+
     def environment(self) -> Mapping[str, Any]:
         """Return the environment of the recording."""
         return self._environment

@@ -158,6 +158,11 @@ class ChainSystem:
                 "needed 0 < low < high <= 1"
             )
 
+    @property
+    def paths(self) -> dict[str, tuple[str, ...]]:
+        """Stages of each chain, in order; the key is the chain's name."""
+        return {chain.name: chain.stages for chain in self.chains}
+
 
 def load_chains(path: str) -> ChainSystem:
     """Read a document of service chains."""

@@ -113,6 +113,6 @@ def test_memory_does_not_grow_with_admissions(library, ask) -> None:
                 placer.remove(f"{turn}-{i}")
         for request in placer.requests:
             placer.remove(request.id)
-        queued = sum(len(group.heap) for group in placer._core.state._groups._groups.values())
+        queued = placer._core.state._groups.queued
         sizes.append((queued, placer.stats()))
     assert sizes[2] == sizes[-1]

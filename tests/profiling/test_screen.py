@@ -57,6 +57,7 @@ def test_too_few_runs_and_none_are_told() -> None:
     few = frame[(frame["plan"] == "solo") | (frame.groupby("plan").cumcount() < FEWEST - 1)]
     answer = screen(ProfileDataset(few, whole.environment))[0]
     assert answer.worth is None
+    assert "cannot be told" in answer.text
     with pytest.raises(MissingMetricError, match="no run beside the synthetic competitor"):
         screen(whole.select(plan="solo"))
 

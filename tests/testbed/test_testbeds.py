@@ -293,4 +293,4 @@ def test_replay_gives_runs_on_two_sockets_again(tmp_path):
     save_dataset(ProfileDataset.from_records(runs, testbed.environment()), tmp_path / "runs.csv")
     replay = ReplayTestbed(load_dataset(tmp_path / "runs.csv"))
 
-    assert [replay.run(run.colocation).colocation for run in runs] == [run.colocation for run in runs]
+    assert replay.colocations == tuple(run.colocation for run in runs)

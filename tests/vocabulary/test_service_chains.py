@@ -27,7 +27,7 @@ def test_document_becomes_values() -> None:
     assert system.stages[1].cycles == (120.0, 270.0, 550.0)
     assert system.stages[2].storage is not None
     assert system.stages[2].storage.blocking
-    assert {chain.name: chain.stages for chain in system.chains} == {"web": ("nat", "fw", "log"), "bulk": ("fw",)}
+    assert system.paths == {"web": ("nat", "fw", "log"), "bulk": ("fw",)}
     assert system.chains[1].responsive
     assert system.chains[1].mpps == pytest.approx(4e3 / 8 / 1520)
     assert (system.queue_capacity, system.high_water, system.low_water) == (1024, 0.9, 0.5)

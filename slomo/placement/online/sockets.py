@@ -68,6 +68,11 @@ class SocketGroups:
         self._groups: dict[tuple[Host, Signature], SocketGroup] = {}
         self._by_cores: dict[Host, dict[int, dict[Signature, None]]] = {}
 
+    @property
+    def queued(self) -> int:
+        """Number of entries in the queues of all groups."""
+        return sum(len(group.heap) for group in self._groups.values())
+
     def enter(self, number: int, place: Socket) -> None:
         """Add a socket to the group of its mix."""
         key = (place.host, place.signature)

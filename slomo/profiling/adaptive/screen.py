@@ -22,7 +22,11 @@ FEWEST = 9
 
 @dataclass(frozen=True)
 class Screen(Stored):
-    """Whether more runs are worth making for one function."""
+    """Whether more runs are worth making for one function.
+
+    >>> Screen("lpm", 10, 0.2, 0.5, True).text
+    'lpm: worth more runs; 10 lose 20 % on average, 50 % at most'
+    """
 
     #: Workload key.
     target: str
@@ -33,6 +37,13 @@ class Screen(Stored):
     most: float
     #: Whether more runs are worthwhile; None with too few runs.
     worth: bool | None
+
+    @property
+    def text(self) -> str:
+        """The result in one line, for display."""
+        words = {True: "worth more runs", False: "needs no more runs", None: f"cannot be told from fewer than {FEWEST}"}
+        lost = f"lose {100.0 * self.lost:.2g} % on average, {100.0 * self.most:.2g} % at most"
+        return f"{self.target}: {words[self.worth]}; {self.runs} {lost}"
 
 
 def screen(dataset: ProfileDataset) -> tuple[Screen, ...]:
